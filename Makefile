@@ -1,0 +1,51 @@
+# Everything a developer types. Each target sets up what it needs, and works again without network once it is there.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check check-sparks bench charts chaos soak planted-bugs lock clean
+
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+ARGS   ?=
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready  ## a virtual environment in .venv, and a JDK where there is none
+
+$(VENV)/.ready: requirements/development.txt pyproject.toml tools/setup
+	tools/setup $(VENV)
+	@touch $@
+
+demo: setup  ## lose a machine under a streaming query, and lose nothing
+	$(PYTHON) -m spark_integration.demo $(ARGS)
+
+test: setup  ## the tests that take minutes; ARGS="-m spark" those with Spark, ARGS="-m ''" all
+	$(PYTHON) -m pytest -m "not slow and not spark and not chaos and not soak" $(ARGS)
+
+check: setup  ## style, types, formats, all tests: what CI runs
+	.ci/run
+
+check-sparks: setup  ## a smoke test on every other line of Spark that the README names (1.4 GB, some minutes)
+	tools/spark_lines $(VENV) 4.0 4.2 4.3
+	$(PYTHON) -m pytest tests/spark_integration/test_other_spark_lines.py $(ARGS)
+
+bench: setup  ## measure against Redis, etcd, NATS, PostgreSQL, nginx (ARGS=--quick)
+	$(PYTHON) -m tests.benchmarks $(ARGS)
+
+charts: setup  ## docs/performance.md and its charts, from what bench measured
+	$(PYTHON) -m tests.benchmarks.charts $(ARGS)
+
+chaos: setup  ## kill every part of a running query (ARGS="--minutes 15 --seed 1")
+	$(PYTHON) -m tests.chaos $(ARGS)
+
+soak: setup  ## simulate for as long as asked (ARGS="--minutes 60")
+	$(PYTHON) -m tests.simulation $(ARGS)
+
+planted-bugs: setup  ## plant every known mistake, write what caught it into docs/testing.md
+	$(PYTHON) -m tests.simulation.planted_bugs --write $(ARGS)
+
+lock: setup  ## pin what setup installs (ARGS=--upgrade)
+	$(PYTHON) -m pip install --quiet "pip-tools>=7.4"
+	$(PYTHON) tools/lock.py $(ARGS)
+
+clean:  ## remove what was built
+	rm -rf build dist $(VENV)

@@ -1,0 +1,1 @@
+"""The replicated write-ahead journal of a tree of files."""

@@ -1,0 +1,225 @@
+"""The end of the chosen chain, found in the copies that answer, and the image there.
+
+Belongs here: reading. What a copy's view of a record means is decided in recovery.py; which chain, in takeover.py.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from journal.background import together
+from journal.chain_reading import Chain, read_header
+from journal.errors import DamagedJournalError, JournalCode, JournalError
+from journal.index_snapshot import snapshots_on_chain
+from journal.log import SnapshotObject
+from journal.reading import VolumeReader
+from journal.record import Lsn, Record
+from journal.recovery import END, Base, Sight, View, chain_of, next_record
+from journal.segment import SegmentHeader, SegmentReader, decode_segment_header, parse_segment_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from journal.copies import Copy
+    from journal.image import Image
+    from journal.record import Chain as ChainValue
+    from journal.recovery import Link, SegmentFacts
+    from journal.segment import SegmentName
+    from journal.stored_objects import StoredObject
+
+_PIECE_BYTES = 1 << 20
+_READERS_MAX = 8
+_HEADERS_EACH = 8  # each reader has a connection of its own, which costs as much as some headers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What one copy has: its objects, the headers that are whole, and the segments whose header is damaged."""
+
+    objects: dict[str, StoredObject]
+    headers: dict[str, SegmentHeader]
+    damaged: frozenset[SegmentName]
+
+
+async def read_holdings(copy: Copy, known: dict[str, SegmentHeader]) -> Holdings:
+    """List a copy and read its headers. `known` has those that some copy has shown whole; it is added to.
+
+    A header is the same on every copy, so one that is known is read again only to see whether it is whole here; not
+    in a sealed segment, which is old: there are many, and damage in them is seen when they are read.
+    """
+    objects = await copy.list()
+    segments = {name: parsed for name in objects if (parsed := parse_segment_name(name)) is not None}
+    headers = {name: known[name] for name in segments if objects[name].sealed and name in known}
+    damaged = set()
+    to_read = [name for name in segments if name not in headers]
+    left = iter(to_read)
+
+    async def read_some() -> None:
+        for name in left:
+            try:
+                record = await read_header(copy, name)
+            except DamagedJournalError as error:
+                if error.code is JournalCode.TOO_NEW:
+                    raise
+                damaged.add(segments[name])
+                continue
+            if record is not None:
+                headers[name] = known.setdefault(name, decode_segment_header(record.meta))
+
+    async with together() as nursery:
+        for _ in range(min(_READERS_MAX, 1 + len(to_read) // _HEADERS_EACH)):
+            nursery.start_soon(read_some)
+    return Holdings(objects=objects, headers=headers, damaged=frozenset(damaged))
+
+
+class CopySilentError(Exception):
+    """A copy no longer answers. What it would have shown is unknown: the takeover has to count again without it."""
+
+    def __init__(self, copy: Copy) -> None:
+        super().__init__(copy.label)
+        self.copy = copy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """The chosen chain with its end, and the records of its last segment without their payloads."""
+
+    copies: tuple[Copy, ...]  # the members' copies that were read
+    links: tuple[Link, ...]
+    end: Base
+    records: tuple[Record, ...]
+    damaged: frozenset[str] = frozenset()  # labels of copies that do not hold all of it, up to the end, whole
+    given_up: str = ""  # with accepted loss: what stopped the assembly, in words
+
+    def known_before(self, lsn: int) -> tuple[Lsn, ChainValue] | None:
+        """The last record's end at or before `lsn` in the last segment, and the chain value there."""
+        at = bisect_right(self.records, lsn, key=lambda record: record.header.end_lsn)
+        return None if at == 0 else (self.records[at - 1].header.end_lsn, self.records[at - 1].header.chain)
+
+    @property
+    def time_ms(self) -> int:
+        """Of the last record."""
+        return self.records[-1].header.time_ms
+
+
+async def assemble(
+    facts: Iterable[SegmentFacts], copies: Sequence[Copy], local: Copy | None, *, accept_loss: bool = False
+) -> Assembly:
+    """Record by record from all copies. DamagedJournalError (LOST) if one may have been acknowledged and is nowhere.
+
+    The local copy was never synced: what it has whole helps, what it has not means nothing. With `accept_loss` the
+    chain ends before a lost record. CopySilentError if a member's copy cannot be read any more.
+    """
+    links = chain_of(facts)
+    last = links[-1]
+    at = _At(lsn=Lsn(last.start))
+    records: list[Record] = []
+    damaged: dict[str, int] = {}  # by label of the copy, where it is damaged first
+    given_up = ""
+    while True:
+        before = at.lsn
+        views = []
+        for copy in copies:
+            views.append(await _advance(copy, last, at, records))
+            if views[-1].sight is Sight.DAMAGED:
+                damaged.setdefault(copy.label, at.lsn)
+        if local is not None:
+            await _help(local, last, at, records)
+        if at.lsn > before:
+            continue  # some copy had more: the others are asked again where it ended
+        try:
+            next_record(at.lsn, views)
+        except DamagedJournalError as error:
+            if not accept_loss or not records:
+                raise
+            given_up = error.message
+        break
+    if not records or at.chain is None:
+        raise DamagedJournalError(
+            JournalCode.LOST, f"LOST: no copy that answers has the header of {last.segment}", lsn=last.start
+        )
+    end = Base(segment=last.segment, end=at.lsn, chain=at.chain)
+    return Assembly(
+        copies=tuple(copies),
+        links=links,
+        end=end,
+        records=tuple(records),
+        damaged=frozenset(label for label, lsn in damaged.items() if lsn < end.end),
+        given_up=given_up,
+    )
+
+
+@dataclass(slots=True)
+class _At:
+    lsn: Lsn
+    chain: ChainValue | None = None
+
+
+async def _help(local: Copy, link: Link, at: _At, records: list[Record]) -> None:
+    try:
+        await _advance(local, link, at, records)
+    except CopySilentError:
+        return  # a disk that cannot be read is a cache that is gone
+
+
+async def _advance(copy: Copy, link: Link, at: _At, records: list[Record]) -> View:
+    """Take every whole record that this copy has from `at` on; what it shows behind them."""
+    reader = SegmentReader(lsn=at.lsn, chain=at.chain, payloads=False)
+    fed = int(at.lsn)
+    try:
+        while True:
+            piece = await copy.read(link.segment, fed - link.start, _PIECE_BYTES)
+            if not piece:
+                return View(sight=Sight.TORN) if reader.buffered_bytes else END
+            fed += len(piece)
+            reader.feed(piece)
+            while (record := reader.next_record()) is not None:
+                records.append(record)
+                at.lsn, at.chain = reader.lsn, reader.chain
+    except DamagedJournalError as error:
+        if error.code is JournalCode.TOO_NEW:
+            raise
+        return View(sight=Sight.DAMAGED)
+    except JournalError as error:
+        raise CopySilentError(copy) from error
+
+
+async def trim_snapshot(
+    assembly: Assembly, headers: dict[str, SegmentHeader], copies: Sequence[Copy]
+) -> SnapshotObject | None:
+    """The index snapshot that stands for what was trimmed: the newest on the chain that a copy has. None: no trim."""
+    if not headers[assembly.links[-1].segment].trim:
+        return None
+    sizes: dict[str, int] = {}
+    for copy in copies:
+        for name, stored in (await copy.list()).items():
+            if stored.sealed:  # one that is not may have been cut short
+                sizes[name] = stored.size
+    bases = (headers[link.segment].base for link in assembly.links)
+    boundaries = {base.end: base.chain for base in bases if base is not None}
+    usable = snapshots_on_chain(sizes, boundaries, lsn=assembly.end.end)
+    return SnapshotObject(name=str(usable[0]), size=sizes[str(usable[0])]) if usable else None
+
+
+async def image_of(volume: str, assembly: Assembly, headers: dict[str, SegmentHeader], copies: Sequence[Copy]) -> Image:
+    """The image at the assembled end: from the last index snapshot that lies on the chain, and what follows it."""
+    sizes: dict[tuple[str, str], int] = {}
+    for copy in copies:
+        objects = await copy.list()
+        sizes |= {(copy.label, name): stored.size for name, stored in objects.items()}
+    reader = VolumeReader(volume, copies)
+    reader.chain = Chain(
+        copies=tuple(copies),
+        links=assembly.links,
+        headers=headers,
+        times={},
+        sizes=sizes,
+        acknowledged_lsn=Lsn(assembly.end.end),
+        problems={},
+    )
+    image = await reader.image_at(Lsn(assembly.links[-1].start))
+    for record in assembly.records:
+        image.apply_record(record)
+    return image

@@ -1,0 +1,65 @@
+"""Work beside other work: tasks that end with a block, whose exception comes out as it is, and long computations."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from journal.image import Image
+
+Result = TypeVar("Result")
+
+_SMALL: Final = 5000  # files and answers that are dealt with in a few milliseconds
+
+
+@asynccontextmanager
+async def background() -> AsyncIterator[trio.Nursery]:
+    """Tasks started here are cancelled when the block ends. A single exception, also of a task, is not wrapped."""
+    try:
+        async with trio.open_nursery() as nursery:
+            try:
+                yield nursery
+            finally:
+                nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise first_of(group) from None
+
+
+@asynccontextmanager
+async def together() -> AsyncIterator[trio.Nursery]:
+    """Tasks that all must end; the first exception is not wrapped."""
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+    except BaseExceptionGroup as group:
+        raise first_of(group) from None
+
+
+async def beside(image: Image, work: Callable[[], Result]) -> Result:
+    """Work on an image that nobody else has: in a thread if it is large, so that writers are not held up."""
+    if image.tree.file_count + len(image.operations) <= _SMALL:
+        await trio.lowlevel.checkpoint()
+        return work()
+    return await trio.to_thread.run_sync(work)
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception that matters: nobody can act on several, and the others mostly follow from it.
+
+    A cancellation from outside comes first: whatever else was raised on the way out is a consequence.
+    """
+    leaves = list(_leaves(group))
+    return next((one for one in leaves if isinstance(one, trio.Cancelled)), leaves[0])
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

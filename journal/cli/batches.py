@@ -1,0 +1,150 @@
+"""`sos-journal batches`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from journal.batches import Batch, BatchHistory
+from journal.change import Rename, decode_change
+from journal.checkpoint_layout import LogFormatError, batch_of, parse_offsets
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, style_options
+from journal.cli.output import (
+    QUIET,
+    count_text,
+    duration_text,
+    note,
+    print_json,
+    print_table,
+    printable,
+    progress,
+    time_text,
+)
+from journal.cli.running import run_async
+from journal.cli.views import open_log
+from journal.errors import JournalCode, JournalError, refused
+from journal.record import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from journal.change import Change
+    from journal.reading import VolumeReader
+    from journal.record import RecordHeader
+
+_MOVING = frozenset({Kind.PUT, Kind.COMMIT, Kind.RENAME})
+
+
+@click.command()
+@click.argument("location", metavar="sos://VOLUME/QUERY", type=LocationType())
+@click.option(
+    "-n", "--last", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="The last N of each query."
+)
+@click.option("--offsets", is_flag=True, help="Show what each batch read up to, source by source.")
+@style_options
+@access_options
+def batches(*, location: Location, last: int, offsets: bool, style: Style, access: Access) -> None:
+    """Show Spark's batches: when, how long, which offsets and state.
+
+    Batches that Spark has purged are shown as long as the log keeps them. Go back to one with --at batch:N. The log
+    is read from its end, as far as needed.
+
+    \b
+    sos-journal batches sos://payments/q1 -n 50
+    """
+    run_async(_batches, location, last, offsets, style, access)
+
+
+async def _batches(location: Location, last: int, offsets: bool, style: Style, access: Access) -> None:  # noqa: FBT001
+    async with open_log(access, location.volume, "the history of batches") as reader:
+        with progress("reading the log", sum(reader.lengths().values())) as advance:
+            found = await last_batches(reader, location.path, last, advance)
+        if not found:
+            raise refused(JournalCode.NOT_FOUND, f"no batch of a query at {location} is in the log that is kept")
+        sources = [await _sources(reader, batch) if offsets or style.json else () for batch in found]
+    if style.json:
+        for batch, read in zip(found, sources, strict=True):
+            print_json(_as_json(batch, read))
+        return
+    several = len({batch.query for batch in found}) > 1
+    rows = [_row(batch, read, style, several=several) for batch, read in zip(found, sources, strict=True)]
+    header = ["BATCH", "PLANNED", "COMMITTED", "TOOK", "LSN", "STATE", "OFFSETS" if offsets else ""]
+    print_table(["QUERY", *header] if several else header, rows, right=[4, 5] if several else [0, 3, 4])
+
+
+async def last_batches(reader: VolumeReader, path: str, last: int, advance: Callable[[int], None]) -> list[Batch]:
+    """The last batches of each query at or below the path, read segment by segment from the end of the log."""
+    segments: list[list[tuple[RecordHeader, Change]]] = []
+    planned: dict[str, set[int]] = {}
+    for start, length in sorted(reader.lengths().items(), reverse=True):
+        moving = [record async for record in reader.records(start, start + length) if record.header.kind in _MOVING]
+        segments.append([(record.header, decode_change(record.header, record.meta)) for record in moving])
+        for query, number in _plans(segments[-1], path):
+            planned.setdefault(query, set()).add(number)
+        advance(length)
+        # One more is needed: what belongs to a batch follows its plan.
+        if planned and all(len(numbers) > last or 0 in numbers for numbers in planned.values()):
+            break
+    history = BatchHistory()
+    for header, change in (one for segment in reversed(segments) for one in segment):
+        history.note(header, change)
+    return history.of(path, last=last)
+
+
+def _plans(changes: Iterable[tuple[RecordHeader, Change]], path: str) -> Iterator[tuple[str, int]]:
+    """(query, number) of each batch at or below the path that was planned."""
+    for _, change in changes:
+        found = batch_of(change.target if isinstance(change, Rename) else getattr(change, "path", ""))
+        if found is not None and found[1] == "offsets" and (not path or f"{found[0]}/".startswith(f"{path}/")):
+            yield found[0], found[2]
+
+
+async def _sources(reader: VolumeReader, batch: Batch) -> tuple[str, ...]:
+    """What offsets/N says, read where the log has it, even if Spark has purged it since."""
+    if batch.plan is None:
+        return ()
+    try:
+        return parse_offsets(await reader.read_payload(batch.plan)).sources
+    except LogFormatError as error:
+        note(f"warning: offsets/{batch.number}: {error}")
+    except JournalError as error:
+        note(f"warning: offsets/{batch.number}: {error.message}")
+    return ()
+
+
+def _row(batch: Batch, sources: tuple[str, ...], style: Style, *, several: bool) -> list[str]:
+    committed = time_text(batch.committed_ms, style.zone)
+    if batch.committed_ms is None:
+        committed = click.style("not committed", fg=QUIET)
+    state = (
+        "-"
+        if batch.state_versions is None
+        else f"version {batch.state_versions}, {count_text(batch.state_files, 'file')}"
+    )
+    row = [
+        str(batch.number),
+        time_text(batch.planned_ms, style.zone),
+        committed,
+        duration_text(batch.duration_ms),
+        str(batch.committed_lsn or batch.planned_lsn or "-"),
+        state,
+        printable("  ".join(sources)),
+    ]
+    return [printable(batch.query), *row] if several else row
+
+
+def _as_json(batch: Batch, sources: tuple[str, ...]) -> dict[str, object]:
+    return {
+        "query": batch.query,
+        "batch": batch.number,
+        "planned_ms": batch.planned_ms,
+        "committed_ms": batch.committed_ms,
+        "duration_ms": batch.duration_ms,
+        "planned_lsn": batch.planned_lsn,
+        "committed_lsn": batch.committed_lsn,
+        "state_version": batch.state_versions,
+        "state_files": batch.state_files,
+        "offsets": list(sources),
+    }

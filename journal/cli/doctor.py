@@ -1,0 +1,44 @@
+"""`sos-journal doctor`."""
+
+from __future__ import annotations
+
+import click
+
+from journal.checkpoint_checks import Severity
+from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, at_option, style_options
+from journal.cli.output import print_json
+from journal.cli.running import finish, run_async
+from journal.cli.views import open_view
+from journal.errors import JournalCode, refused
+
+
+@click.command()
+@click.argument("location", type=LocationType())
+@at_option
+@style_options
+@access_options
+def doctor(*, location: Location, at: str, style: Style, access: Access) -> None:
+    """Say what is wrong with Spark's checkpoints, and what to do.
+
+    Exits with 12 if there are warnings, with 8 if a query cannot go on as it is.
+
+    \b
+    sos-journal doctor sos://payments/q1
+    sos-journal doctor payments --at 2h
+    """
+    run_async(_doctor, location, at, style, access)
+
+
+async def _doctor(location: Location, at: str, style: Style, access: Access) -> None:
+    async with open_view(access, location, at, style) as view:
+        found = await diagnoses(view, location.path)
+    if not found:
+        raise refused(JournalCode.NOT_FOUND, f"there is no checkpoint at {location} (no offsets, no commits)")
+    for root, diagnosis in found.items():
+        if style.json:
+            print_json(diagnosis_json(root, diagnosis))
+        else:
+            print_diagnosis(root, diagnosis)
+    finish(EXIT_OF[max((one.severity for one in found.values()), default=Severity.OK)])

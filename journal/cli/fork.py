@@ -1,0 +1,127 @@
+"""`sos-journal fork`."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from journal.birth import create_volume
+from journal.cli.importing import is_taken
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, at_option, moment_of, split_addresses, style_options
+from journal.cli.output import print_json, printable, progress, size_text, tree_text
+from journal.cli.pins import pinned
+from journal.cli.running import run_async
+from journal.cli.views import LogView, open_log, open_service
+from journal.errors import JournalCode, refused
+from journal.journal import open_journal
+from journal.paths import SCRATCH_PREFIX
+from journal.settings import JournalSettings, Surroundings
+from journal.tree_writing import NewFile, write_tree
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from journal.reading import VolumeReader
+    from journal.volume import FileStatus, Volume
+
+
+@click.command()
+@click.argument("source", type=LocationType(), metavar="SOURCE")
+@click.argument("target", type=LocationType(), metavar="TARGET")
+@click.option("--to-service", metavar="HOST:PORT,…", help="Services of the target's volume, if it is another one.")
+@click.option("--dry-run", is_flag=True, help="Print what would be written, and change nothing.")
+@at_option
+@style_options
+@access_options
+def fork(
+    *, source: Location, target: Location, to_service: str | None, dry_run: bool, at: str, style: Style, access: Access
+) -> None:
+    """Make a new path from any moment of another.
+
+    TARGET is in the volume of SOURCE, in another one (--to-service), or in a new one, which is made on the servers.
+    Both are written sos://VOLUME/path; the source goes on undisturbed.
+
+    The source is read from the log (--servers or --dir), the target is written through its service; it appears at once.
+
+    \b
+    sos-journal fork sos://payments/q1 sos://payments/q1-again --at batch:41
+    sos-journal fork payments payments-test --at 1h --servers a:7400,b:7400,c:7400
+    sos-journal fork payments sos://staging/payments --at 1h --to-service s:7420
+    """
+    run_async(_fork, (source, target), split_addresses(to_service), dry_run, at, style, access)
+
+
+async def _fork(
+    ends: tuple[Location, Location],
+    to_service: tuple[str, ...],
+    dry_run: bool,  # noqa: FBT001
+    at: str,
+    style: Style,
+    access: Access,
+) -> None:
+    source, target = ends
+    async with open_log(access, source.volume, "what is to be forked") as reader:
+        view = LogView(reader, await reader.image(moment_of(at, style), path=source.path))
+        files = [_new_file(view, status, source.path) async for status in view.walk(source.path)]
+        files = [file for file in files if not f"/{file.path}".startswith(f"/{SCRATCH_PREFIX}")]
+        size = sum(file.size for file in files)
+        summary = {"files": len(files), "bytes": size, "lsn": view.lsn, "target": str(target)}
+        if not dry_run:
+            async with _opened(target, source, to_service, access, reader) as volume:
+                if await is_taken(volume, target.path):
+                    raise refused(JournalCode.ALREADY_EXISTS, f"there is something at {target}; fork to a new path")
+                wanted = [file for file in files if file.path or not file.is_directory]
+                async with pinned(access, source.volume, view.lsn, verb="fork"):
+                    with progress("forking", size) as advance:
+                        await write_tree(
+                            volume,
+                            wanted,
+                            target.path,
+                            scratch=secrets.token_hex(4),
+                            origin={"forked_from": source.volume, "lsn": view.image.lsn},
+                            progress=advance,
+                        )
+    if style.json:
+        print_json(summary | {"dry_run": dry_run})
+    else:
+        verb = "would write" if dry_run else "forked"
+        text = f"{verb} {tree_text(files)}, {size_text(size)}, as of LSN {view.lsn}"
+        click.echo(f"{text}, to {printable(str(target))}")
+
+
+@asynccontextmanager
+async def _opened(
+    target: Location, source: Location, to_service: tuple[str, ...], access: Access, reader: VolumeReader
+) -> AsyncIterator[Volume]:
+    """The target's volume: behind a service, or one that is made now, kept as the source is."""
+    if to_service or target.volume == source.volume:
+        async with open_service(replace(access, services=to_service or access.services), target.volume) as remote:
+            yield remote
+        return
+    if not access.servers:
+        message = f"say where volume {target.volume} is served (--to-service), or shall be made (--servers)"
+        raise refused(JournalCode.BAD_REQUEST, message)
+    surroundings = Surroundings(token=access.token, tls=access.tls)
+    header = reader.header
+    settings = JournalSettings(retention_seconds=header.retention_seconds, retention_bytes=header.retention_bytes)
+    await create_volume(target.volume, access.servers, surroundings=surroundings, settings=settings)
+    async with open_journal(target.volume, servers=access.servers, surroundings=surroundings) as journal:
+        yield journal
+
+
+def _new_file(view: LogView, status: FileStatus, root: str) -> NewFile:
+    def pieces() -> AsyncIterator[bytes]:
+        return view.read(status.path)
+
+    return NewFile(
+        path=status.path[len(root) :].removeprefix("/"),
+        is_directory=status.is_directory,
+        size=status.size,
+        modified_ms=status.modified_ms,
+        pieces=pieces,
+    )

@@ -1,0 +1,110 @@
+"""`sos-journal import`: from a plain directory into a volume."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, style_options
+from journal.cli.output import note, print_json, printable, progress, size_text, tree_text
+from journal.cli.running import run_async
+from journal.cli.views import open_service
+from journal.errors import JournalCode, JournalError, refused
+from journal.plain_directory import LocalFile, scan_directory
+from journal.tree_writing import NewFile, write_tree
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from journal.volume import Volume
+
+PIECE_BYTES = 1024 * 1024
+
+
+@click.command("import")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.argument("location", type=LocationType())
+@click.option("--if-empty", is_flag=True, help="Do nothing, and exit with 0, if there is something at the path.")
+@click.option("--dry-run", is_flag=True, help="Print what would be written, and change nothing.")
+@style_options
+@access_options
+def import_directory(
+    *, directory: Path, location: Location, if_empty: bool, dry_run: bool, style: Style, access: Access
+) -> None:
+    """Copy a directory to a new path of a volume.
+
+    It goes through the service, appears whole or not at all, and keeps its times.
+
+    \b
+    sos-journal import /data/checkpoints/q1 sos://payments/q1 --service s:7420
+    """
+    run_async(_import, directory, location, (if_empty, dry_run), style, access)
+
+
+async def _import(
+    directory: Path, location: Location, options: tuple[bool, bool], style: Style, access: Access
+) -> None:
+    if_empty, dry_run = options
+    found = scan_directory(directory, "")
+    size = sum(file.size for file in found)
+    if dry_run:
+        for file in found:
+            if style.json:
+                print_json({"write": file.path, "directory": file.is_directory, "size": file.size})
+            else:
+                click.echo(f"write  {'-' if file.is_directory else size_text(file.size):>10}  {printable(file.path)}")
+        return
+    async with open_service(access, location.volume) as volume:
+        if await is_taken(volume, location.path):
+            if if_empty:
+                note(f"there is something at {location}: nothing was done")
+                return
+            raise refused(JournalCode.ALREADY_EXISTS, f"there is something at {location}; import into a new path")
+        with progress("importing", size) as advance:
+            files = [_new_file(file) for file in found]
+            await write_tree(
+                volume,
+                files,
+                location.path,
+                scratch=secrets.token_hex(4),
+                origin={"imported_files": len(files)},
+                progress=advance,
+            )
+    if style.json:
+        print_json({"imported": str(location), "files": len(files), "bytes": size})
+    else:
+        click.echo(f"imported {tree_text(files)}, {size_text(size)}, to {printable(str(location))}")
+
+
+async def is_taken(volume: Volume, path: str) -> bool:
+    """Whether there is a file, or a directory with something in it."""
+    try:
+        status = await volume.stat(path)
+    except JournalError as error:
+        if error.code == JournalCode.NOT_FOUND:
+            return False
+        raise
+    return not status.is_directory or bool((await volume.list(path, limit=1)).entries)
+
+
+def _new_file(file: LocalFile) -> NewFile:
+    def pieces() -> AsyncIterator[bytes]:
+        return _read(file.local)
+
+    return NewFile(
+        path=file.path,
+        is_directory=file.is_directory,
+        size=file.size,
+        modified_ms=file.modified_ms,
+        pieces=pieces,
+    )
+
+
+async def _read(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as stream:
+        while piece := stream.read(PIECE_BYTES):
+            yield piece

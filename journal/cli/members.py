@@ -1,0 +1,131 @@
+"""`sos-journal members`: show them, add one, remove one, replace one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, split_addresses, style_options
+from journal.cli.output import print_json, print_table, printable, progress
+from journal.cli.running import run_async
+from journal.cli.views import open_log
+from journal.errors import JournalCode, refused
+from journal.membership_change import Wish, change_members, find_member
+from journal.settings import Surroundings
+
+if TYPE_CHECKING:
+    from journal.segment import SegmentHeader
+
+
+@click.group()
+def members() -> None:
+    """Show or change the SOS servers that keep a volume.
+
+    One at a time. The service pauses for a moment while members change: it takes the volume over again, and its
+    clients wait.
+
+    \b
+    sos-journal members show payments --servers a:7400,b:7400,c:7400
+    sos-journal members replace payments c:7400 d:7400 --servers a:7400,b:7400
+    """
+
+
+@members.command()
+@click.argument("location", metavar="VOLUME", type=LocationType())
+@style_options
+@access_options
+def show(*, location: Location, style: Style, access: Access) -> None:
+    """Who keeps the volume, as its newest header says."""
+    run_async(_show, location, style, access)
+
+
+async def _show(location: Location, style: Style, access: Access) -> None:
+    async with open_log(access, location.volume, "who the members are") as reader:
+        _print(reader.header, style)
+
+
+@members.command()
+@click.argument("location", metavar="VOLUME", type=LocationType())
+@click.argument("new", metavar="HOST:PORT")
+@click.option("--dry-run", is_flag=True, help="Say what would change.")
+@style_options
+@access_options
+def add(*, location: Location, new: str, dry_run: bool, style: Style, access: Access) -> None:
+    """Let one more server keep the volume."""
+    _change(location, Wish(joining=_address(new)), dry_run=dry_run, style=style, access=access)
+
+
+@members.command()
+@click.argument("location", metavar="VOLUME", type=LocationType())
+@click.argument("old", metavar="HOST:PORT|IDENTITY")
+@click.option("--dry-run", is_flag=True, help="Say what would change.")
+@style_options
+@access_options
+def remove(*, location: Location, old: str, dry_run: bool, style: Style, access: Access) -> None:
+    """Let a server keep the volume no longer. Its copy stays where it is."""
+    _change(location, Wish(leaving=old), dry_run=dry_run, style=style, access=access)
+
+
+@members.command()
+@click.argument("location", metavar="VOLUME", type=LocationType())
+@click.argument("old", metavar="OLD_HOST:PORT|IDENTITY")
+@click.argument("new", metavar="NEW_HOST:PORT")
+@click.option("--dry-run", is_flag=True, help="Say what would change.")
+@style_options
+@access_options
+def replace(*, location: Location, old: str, new: str, dry_run: bool, style: Style, access: Access) -> None:
+    """Let another server take a server's place, which may be dead."""
+    _change(location, Wish(joining=_address(new), leaving=old), dry_run=dry_run, style=style, access=access)
+
+
+def _address(text: str) -> str:
+    addresses = split_addresses(text)
+    if len(addresses) != 1:
+        raise click.UsageError(f"{text[:200]!a} is no address: write HOST:PORT")
+    return addresses[0]
+
+
+def _change(location: Location, wish: Wish, *, dry_run: bool, style: Style, access: Access) -> None:
+    if not access.servers:
+        raise refused(JournalCode.BAD_REQUEST, "say where the members are: --servers HOST:PORT,HOST:PORT,…")
+    run_async(_plan if dry_run else _carry_out, location, wish, style, access)
+
+
+async def _plan(location: Location, wish: Wish, style: Style, access: Access) -> None:
+    async with open_log(access, location.volume, "who the members are") as reader:
+        configuration = reader.header.membership.configuration
+        leaving = None if wish.leaving is None else find_member(configuration, wish.leaving)
+    if style.json:
+        print_json({"joining": wish.joining, "leaving": None if leaving is None else leaving.address})
+    else:
+        click.echo(f"would change: joining {wish.joining or '-'}, leaving {leaving or '-'}")
+
+
+async def _carry_out(location: Location, wish: Wish, style: Style, access: Access) -> None:
+    surroundings = Surroundings(token=access.token, tls=access.tls)
+    with progress("filling the new member", None) as advance:
+        header = await change_members(
+            location.volume, access.servers, wish, surroundings=surroundings, progress=advance
+        )
+    _print(header, style)
+
+
+def _print(header: SegmentHeader, style: Style) -> None:
+    configuration = header.membership.configuration
+    if style.json:
+        print_json(
+            {
+                "epoch": header.epoch,
+                "acknowledgements": configuration.acknowledgements,
+                "members": [
+                    {"address": m.address, "identity": m.identity.hex(), "incarnation": m.incarnation.hex()}
+                    for m in configuration.members
+                ],
+            }
+        )
+        return
+    click.echo(f"epoch {header.epoch}, {configuration.acknowledgements} of {len(configuration.members)} must sync")
+    rows = [(printable(m.address), m.identity.hex(), m.incarnation.hex()) for m in configuration.members]
+    print_table(("ADDRESS", "SERVER", "INCARNATION"), rows)

@@ -1,0 +1,170 @@
+"""Options that verbs share, and what they come to."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import os
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import click
+
+from journal.errors import JournalCode, refused
+from journal.moments import parse_moment
+from sos_client.wire.errors import SosError
+from sos_client.wire.names import parse_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from journal.moments import Moment
+
+Verb: TypeAlias = "Callable[..., Any]"
+ADDRESSES_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Where a volume is looked for, and how to get in."""
+
+    services: tuple[str, ...]
+    servers: tuple[str, ...]
+    directory: Path | None
+    token: bytes | None
+    tls: ssl.SSLContext | None
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether the log itself can be read, not only what the service shows."""
+        return bool(self.servers) or self.directory is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How to print."""
+
+    json: bool
+    zone: dt.tzinfo | None  # None: local
+
+
+def split_addresses(text: str | None) -> tuple[str, ...]:
+    """HOST:PORT,… as addresses."""
+    addresses = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    if len(addresses) > ADDRESSES_MAX:
+        raise click.UsageError(f"more than {ADDRESSES_MAX} addresses")
+    for address in addresses:
+        host, separator, port = address.rpartition(":")
+        if not (separator and host and port.isdecimal() and port.isascii() and 0 < int(port) < 65536):
+            raise click.UsageError(f"{address[:200]!a} is no address: write HOST:PORT")
+    return addresses
+
+
+def tls_context(authorities: Path | None, *, wanted: bool) -> ssl.SSLContext | None:
+    """How to speak TLS, or None."""
+    if not wanted and authorities is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=None if authorities is None else str(authorities))
+    except (OSError, ssl.SSLError) as error:
+        raise click.UsageError(f"the certificates in {authorities} cannot be used: {error}") from error
+
+
+def token_of(file: Path | None) -> bytes | None:
+    """The token in the file, or else in SOS_TOKEN."""
+    try:
+        text = file.read_text() if file is not None else os.environ.get("SOS_TOKEN", "")
+        return parse_token(text) if text.strip() else None
+    except (OSError, UnicodeDecodeError, SosError) as error:
+        raise click.UsageError(f"the token cannot be used: {error}") from error
+
+
+def _access(options: dict[str, Any]) -> Access:
+    return Access(
+        services=split_addresses(options.pop("service")),
+        servers=split_addresses(options.pop("servers")),
+        directory=options.pop("copy_directory"),
+        token=token_of(options.pop("token_file")),
+        tls=tls_context(options.pop("tls_ca"), wanted=options.pop("tls")),
+    )
+
+
+_ACCESS: Final = (
+    click.option("--service", metavar="HOST:PORT,…", envvar="SOS_SERVICE", help="Journal services [SOS_SERVICE]."),
+    click.option("--servers", metavar="HOST:PORT,…", envvar="SOS_SERVERS", help="SOS servers [SOS_SERVERS]."),
+    click.option(
+        "--dir",
+        "copy_directory",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Directory of a journal service, or a backup.",
+    ),
+    click.option(
+        "--token-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="File with the token; or the token itself in SOS_TOKEN.",
+    ),
+    click.option("--tls", is_flag=True, help="Speak TLS."),
+    click.option(
+        "--tls-ca",
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar="SOS_TLS_CA",
+        help="Certificates to trust (PEM); implies --tls [SOS_TLS_CA].",
+    ),
+)
+_STYLE: Final = (
+    click.option("--json", is_flag=True, help="Print JSON: one object, or one a line for lists."),
+    click.option("--utc", is_flag=True, help="Times in UTC, not in local time."),
+)
+
+
+def access_options(function: Verb) -> Verb:
+    """Gives the verb `access`."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        return function(*args, access=_access(options), **options)
+
+    return _decorated(wrapper, _ACCESS)
+
+
+def style_options(function: Verb) -> Verb:
+    """Gives the verb `style`."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        style = Style(json=options.pop("json"), zone=dt.UTC if options.pop("utc") else None)
+        return function(*args, style=style, **options)
+
+    return _decorated(wrapper, _STYLE)
+
+
+def at_option(function: Verb) -> Verb:
+    """Gives the verb `at`: a moment as text, for `moment_of`."""
+    help_text = "Moment: LSN, time (2026-05-01T12:30), 15m (ago), or batch:N (as committed)."
+    return _decorated(function, (click.option("--at", metavar="MOMENT", default="now", help=help_text),))
+
+
+def moment_of(text: str, style: Style) -> Moment:
+    """The moment that `--at` says; times without a zone are local, or UTC with --utc."""
+    zone = style.zone or dt.datetime.now().astimezone().tzinfo or dt.UTC
+    return parse_moment(text, now_ms=time.time_ns() // 1_000_000, zone=zone)
+
+
+def need_copies(access: Access, what: str) -> None:
+    """BAD_REQUEST unless the log itself can be read."""
+    if not access.has_copies:
+        raise refused(JournalCode.BAD_REQUEST, f"{what} is read from the log: say where it is, with --servers or --dir")
+
+
+def is_now(text: str) -> bool:
+    """Whether a moment is the present, which a service can show, too."""
+    return text.strip() in ("", "now")
+
+
+def _decorated(function: Verb, decorators: tuple[Any, ...]) -> Verb:
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function

@@ -1,0 +1,48 @@
+"""Keeping a moment from being cleaned while a verb reads it: with the service's help, if it is named."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from journal.cli.output import note
+from journal.cli.views import open_service
+from journal.errors import JournalCode, JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from journal.cli.options import Access
+
+PIN_SECONDS: Final = 6 * 3600  # longer than any copying takes; a verb that is killed leaves no more than this behind
+_RELEASE_SECONDS: Final = 5.0
+
+
+@asynccontextmanager
+async def pinned(access: Access, volume: str, lsn: int | None, *, verb: str) -> AsyncIterator[None]:
+    """While the block runs, nothing that the moment needs is deleted. OUT_OF_RETENTION if it is gone already.
+
+    Without a service, or if it does not let us, the block runs all the same: retention is usually far away, and reading
+    what is gone is an error, never something else's bytes.
+    """
+    if lsn is None or not access.services:
+        yield
+        return
+    name = f"{verb}-{secrets.token_hex(4)}"
+    async with open_service(access, volume) as service:
+        try:
+            await service.pin(name, lsn=lsn, seconds=PIN_SECONDS, operation=service.new_operation())
+        except JournalError as error:
+            if error.code is JournalCode.OUT_OF_RETENTION:
+                raise
+            note(f"warning: what is read is not kept from being cleaned meanwhile: {error.message}")
+            yield
+            return
+        try:
+            yield
+        finally:
+            with trio.move_on_after(_RELEASE_SECONDS, shield=True), suppress(JournalError):  # it expires by itself
+                await service.pin(name, lsn=lsn, seconds=0, operation=service.new_operation())

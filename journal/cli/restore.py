@@ -1,0 +1,126 @@
+"""`sos-journal restore` and `sos-journal export`: from a volume to a plain directory."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import trio
+
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, at_option, style_options
+from journal.cli.output import count_text, note, print_json, printable, progress, size_text, time_text
+from journal.cli.pins import pinned
+from journal.cli.running import run_async
+from journal.cli.views import View, open_view
+from journal.errors import JournalCode, refused
+from journal.plain_directory import Plan, differing, has_content, plan_files, sync_tree, write_files
+
+if TYPE_CHECKING:
+    from journal.plain_directory import PlannedFile
+
+_TARGET = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.argument("location", type=LocationType())
+@click.argument("directory", type=_TARGET)
+@click.option("--if-empty", is_flag=True, help="Do nothing, and exit with 0, if the directory has something in it.")
+@click.option("--dry-run", is_flag=True, help="Print the plan, and change nothing.")
+@at_option
+@style_options
+@access_options
+def restore(
+    *, location: Location, directory: Path, if_empty: bool, dry_run: bool, at: str, style: Style, access: Access
+) -> None:
+    """Write files as of a moment into a directory, all or none.
+
+    They are synced, and keep their times. The directory must not exist or be empty. It appears under its name when it
+    is whole.
+
+    \b
+    sos-journal restore sos://payments/q1 /tmp/q1-before --at batch:41
+    """
+    run_async(_restore, location, directory, (if_empty, dry_run), at, style, access)
+
+
+async def _restore(
+    location: Location, directory: Path, options: tuple[bool, bool], at: str, style: Style, access: Access
+) -> None:
+    if_empty, dry_run = options
+    if has_content(directory):
+        if if_empty:
+            note(f"{directory} has something in it: nothing was done")
+            return
+        raise refused(JournalCode.NOT_EMPTY, f"{directory} has something in it; --if-empty makes that no error")
+    async with open_view(access, location, at, style) as view:
+        plan = await _plan(view, location)
+        if dry_run:
+            _print_plan(plan.files, style)
+            return
+        partial = directory.with_name(f".{directory.name}.restoring")
+        try:
+            async with pinned(access, location.volume, view.lsn, verb="restore"):
+                with progress("restoring", plan.bytes) as advance:
+                    await write_files(view, plan, partial, advance)
+            await trio.to_thread.run_sync(sync_tree, partial)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    partial.replace(directory)
+    _report("restored", plan, view, directory, style)
+
+
+@click.command()
+@click.argument("location", type=LocationType())
+@click.argument("directory", type=_TARGET)
+@click.option("--dry-run", is_flag=True, help="Print what would be written, and change nothing.")
+@at_option
+@style_options
+@access_options
+def export(*, location: Location, directory: Path, dry_run: bool, at: str, style: Style, access: Access) -> None:
+    """Bring a directory up to date with a volume.
+
+    Files that are missing or differ are written, nothing is deleted. Whether a file differs is seen by its size and
+    time. For a faithful copy of a moment use `restore`.
+
+    \b
+    sos-journal export sos://payments/q1 /backup/q1
+    """
+    run_async(_export, location, directory, dry_run, at, style, access)
+
+
+async def _export(location: Location, directory: Path, dry_run: bool, at: str, style: Style, access: Access) -> None:  # noqa: FBT001
+    async with open_view(access, location, at, style) as view:
+        plan = differing(await _plan(view, location), directory)
+        if dry_run:
+            _print_plan(plan.files, style)
+            return
+        async with pinned(access, location.volume, view.lsn, verb="export"):
+            with progress("exporting", plan.bytes) as advance:
+                await write_files(view, plan, directory, advance)
+    _report("exported", plan, view, directory, style)
+
+
+async def _plan(view: View, location: Location) -> Plan:
+    return plan_files([status async for status in view.walk(location.path)], location.path)
+
+
+def _print_plan(files: tuple[PlannedFile, ...], style: Style) -> None:
+    for file in files:
+        if style.json:
+            print_json({"write": file.relative, "size": file.status.size, "modified_ms": file.status.modified_ms})
+        else:
+            time = time_text(file.status.modified_ms, style.zone)
+            click.echo(f"write  {size_text(file.status.size):>10}  {time}  {printable(file.relative)}")
+
+
+def _report(what: str, plan: Plan, view: View, directory: Path, style: Style) -> None:
+    if style.json:
+        print_json({what: str(directory), "files": len(plan.files), "bytes": plan.bytes, "lsn": view.lsn})
+    else:
+        as_of = "" if view.lsn is None else f", as of LSN {view.lsn}"
+        written = f"{what} {count_text(len(plan.files), 'file')}, {size_text(plan.bytes)}"
+        click.echo(f"{written}, to {printable(str(directory))}{as_of}")

@@ -1,0 +1,83 @@
+"""From click to trio and back: one way in, one way out, never a traceback."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+import trio
+
+from journal.cli.exit_codes import ExitCode, exit_code_of
+from journal.cli.output import BAD, printable
+from sos_client.wire.errors import SosError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+def run_async(function: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Run an async verb; the one error inside groups comes out as it is."""
+    try:
+        trio.run(function, *args)
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+
+
+def run_command(command: click.Command) -> NoReturn:
+    """The process's whole life. Errors become one sentence on stderr and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character still gets its number
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        command.main(prog_name="sos-journal", standalone_mode=False)
+        code = ExitCode.DONE
+    except click.ClickException as error:
+        error.show()
+        code = ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has enough of it
+        code = ExitCode.DONE
+    except VerdictError as error:
+        code = error.code
+    except SosError as error:
+        _complain(getattr(error, "message", None) or str(error))
+        code = exit_code_of(error)
+    except OSError as error:
+        _complain(f"{error.filename or 'the system'}: {error.strerror or error}")
+        code = ExitCode.UNEXPECTED
+    except Exception as error:  # the last one: a person gets a sentence, whoever asks gets the traceback
+        if os.environ.get("SOS_DEBUG"):
+            traceback.print_exc()
+        _complain(f"a mistake in sos-journal: {type(error).__name__}: {error} (SOS_DEBUG=1 shows where)")
+        code = ExitCode.UNEXPECTED
+    sys.exit(code)
+
+
+class VerdictError(Exception):
+    """A check ran to its end and was printed; the exit code says how it went."""
+
+    def __init__(self, code: ExitCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+def finish(code: ExitCode) -> None:
+    """Exit with a verdict, unless all is well."""
+    if code != ExitCode.DONE:
+        raise VerdictError(code)
+
+
+def _complain(message: str) -> None:
+    click.secho(f"sos-journal: {printable(message)}", fg=BAD, err=True)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,174 @@
+"""`sos-journal serve`: the journal service, for Spark and for everybody else who speaks the file protocol."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import trio
+
+from journal.background import first_of
+from journal.birth import create_volume
+from journal.cli.create import Age, Size
+from journal.cli.options import split_addresses, tls_context, token_of
+from journal.errors import JournalCode, JournalError
+from journal.gateway.serve import ServeSettings, serve
+from journal.journal import Journal, open_journal
+from journal.settings import JournalSettings, Surroundings
+from sos_client.serving.addresses import parse_address
+from sos_client.serving.event_log import EventLog, Level
+from sos_client.serving.settings import SettingsError
+from sos_client.serving.tls import TlsFiles
+from sos_client.wire.names import check_name
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from journal.gateway.serve import OpenVolume
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+_SUPERVISOR_ONLY: Final = frozenset({"--supervise"})
+EXAMPLES: Final = """\b
+Examples:
+  sos-journal serve --volume payments --servers a:7400,b:7400,c:7400 --dir /var/lib/sos
+  sos-journal serve --volume q1 --volume q2 --servers a:7400,b:7400,c:7400 --dir /var/lib/sos --supervise
+  sos-journal serve --volume payments --servers a:7400,b:7400,c:7400 --dir /var/lib/sos \\
+      --listen 0.0.0.0:7420 --tls-cert cert.pem --tls-key key.pem --tokens tokens.toml --metrics 127.0.0.1:9420"""
+
+
+@click.command("serve", epilog=EXAMPLES)
+@click.option("--volume", "volumes", multiple=True, required=True, help="A volume to serve; once for each.")
+@click.option(
+    "--servers",
+    "--server",
+    multiple=True,
+    envvar="SOS_SERVERS",
+    metavar="HOST:PORT,…",
+    help="SOS servers [SOS_SERVERS].",
+)
+@click.option(
+    "--dir",
+    "--directory",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Local copies, one directory for each volume. A cache: losing it loses nothing.",
+)
+@click.option("--listen", default="127.0.0.1:7420", show_default=True, metavar="HOST:PORT", help="Port 0 picks one.")
+@click.option("--advertise", default="", metavar="HOST:PORT", help="Where others are sent; default: where it listens.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
+@click.option("--tls-cert", type=_FILE, help="Certificate chain for clients (PEM).")
+@click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
+@click.option("--tokens", type=_FILE, help="Tokens of clients; see `sos-server token`.")
+@click.option("--insecure", is_flag=True, help="Listen beyond loopback without TLS and tokens.")
+@click.option("--token-file", type=_FILE, help="Token for the SOS servers; or the token itself in SOS_TOKEN.")
+@click.option("--tls", is_flag=True, help="Speak TLS with the SOS servers.")
+@click.option(
+    "--tls-ca", type=_FILE, envvar="SOS_TLS_CA", help="Certificates to trust there (PEM); implies --tls [SOS_TLS_CA]."
+)
+@click.option("--standby", is_flag=True, help="Take a volume over only when the service that has it is silent.")
+@click.option("--create", is_flag=True, help="Make a volume that no server has yet.")
+@click.option("--keep-for", type=Age(), help="Keep the past for so long, e.g. 7d (default: as the volume was made).")
+@click.option(
+    "--keep-bytes", type=Size(), help="Keep no more of the past than this, e.g. 20G (default: as it was made)."
+)
+@click.option("--supervise", is_flag=True, help="Start the service again when it crashes.")
+@click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent).")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+def serve_command(**options: Any) -> None:
+    """Take volumes over and serve them until SIGTERM.
+
+    Prints `ready HOST:PORT` when it has all of them (or stands by for them). SIGHUP reloads tokens and certificates.
+    Logs go to stderr, one JSON object a line.
+    """
+    try:
+        if options["supervise"]:
+            sys.exit(_supervised(options))
+        settings = _settings(options)
+        writing = JournalSettings(
+            retention_seconds=options["keep_for"] or 0, retention_bytes=options["keep_bytes"] or 0
+        )
+        trio.run(serve, settings, _opener(settings, writing, create=options["create"]))
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from error
+    except BaseExceptionGroup as group:
+        first = first_of(group)
+        raise click.UsageError(str(first)) if isinstance(first, SettingsError) else first from None
+
+
+def _settings(options: dict[str, Any]) -> ServeSettings:
+    certificate, key = options["tls_cert"], options["tls_key"]
+    if (certificate is None) != (key is None):
+        raise click.UsageError("--tls-cert and --tls-key belong together")
+    metrics = options["metrics"]
+    return ServeSettings(
+        volumes=tuple(dict.fromkeys(check_name(name) for name in options["volumes"])),
+        servers=_servers(options["servers"]),
+        directory=options["directory"],
+        listen=parse_address(options["listen"], what="--listen"),
+        advertise=options["advertise"],
+        metrics=parse_address(metrics, what="--metrics") if metrics else None,
+        tls=TlsFiles(certificate=certificate, key=key) if certificate else None,
+        tokens=options["tokens"],
+        insecure=options["insecure"],
+        standby=options["standby"],
+        token=token_of(options["token_file"]),
+        authorities=tls_context(options["tls_ca"], wanted=options["tls"]),
+        exit_with_handle=options["exit_with_fd"],
+        log_level=options["log_level"],
+    )
+
+
+def _servers(texts: Sequence[str]) -> tuple[str, ...]:
+    servers = split_addresses(",".join(texts))
+    if not servers:
+        raise click.UsageError("say where the SOS servers are: --servers HOST:PORT,HOST:PORT,… (or SOS_SERVERS)")
+    return servers
+
+
+def _supervised(options: dict[str, Any]) -> int:
+    """Supervise the same command line, but for what the supervisor does itself. Imports what only this needs."""
+    from journal.gateway.supervisor import Supervision, supervise
+
+    parse_address(options["listen"], what="--listen")
+    arguments = [argument for argument in sys.argv[1:] if argument not in _SUPERVISOR_ONLY]
+    supervision = Supervision(
+        command=[sys.executable, "-m", "journal", *arguments],
+        listen=options["listen"],
+        log=EventLog(least=Level[options["log_level"].upper()]),
+        exit_with_handle=options["exit_with_fd"],
+    )
+    return trio.run(supervise, supervision)
+
+
+def _opener(settings: ServeSettings, writing: JournalSettings, *, create: bool) -> OpenVolume:
+    surroundings = Surroundings(token=settings.token, tls=settings.authorities)
+
+    def take_over(volume: str) -> AbstractAsyncContextManager[Journal]:
+        return open_journal(
+            volume,
+            servers=settings.servers,
+            directory=settings.directory,
+            settings=writing,
+            surroundings=surroundings,
+        )
+
+    @asynccontextmanager
+    async def opened(volume: str) -> AsyncIterator[Journal]:
+        async with AsyncExitStack() as stack:
+            try:
+                journal = await stack.enter_async_context(take_over(volume))
+            except JournalError as error:
+                if error.code is not JournalCode.VOLUME_NOT_FOUND or not create:
+                    raise
+                await create_volume(volume, settings.servers, surroundings=surroundings, settings=writing)
+                journal = await stack.enter_async_context(take_over(volume))
+            yield journal
+
+    return opened

@@ -1,0 +1,81 @@
+"""`sos-journal spark-conf`."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import click
+
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import split_addresses
+from journal.cli.output import note, print_json
+from journal.errors import JournalCode, refused
+from journal.spark_settings import SparkAccess, as_arguments, as_properties, spark_settings
+
+_FORMATS: Final = ("properties", "submit", "json")
+
+
+@click.command("spark-conf")
+@click.argument("location", type=LocationType())
+@click.option("--service", metavar="HOST:PORT,…", envvar="SOS_SERVICE", help="Journal services [SOS_SERVICE].")
+@click.option("--spark-version", help="Version of Spark (default: that of the installed PySpark).")
+@click.option("--jar", metavar="PATH", help="The shim's jar, where driver and executors find it.")
+@click.option("--token-file", metavar="PATH", help="File with the token, at the same path on every host.")
+@click.option("--tls", is_flag=True, help="Speak TLS.")
+@click.option("--tls-ca", metavar="PATH", help="Certificates to trust (PEM), at the same path on every host.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    default="properties",
+    show_default=True,
+    help="Lines for spark-defaults.conf, arguments for spark-submit, or JSON.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+def spark_conf(
+    *,
+    location: Location,
+    service: str | None,
+    spark_version: str | None,
+    jar: str | None,
+    token_file: str | None,
+    tls: bool,
+    tls_ca: str | None,
+    form: str,
+    as_json: bool,
+) -> None:
+    """Print Spark's settings for keeping checkpoints on a volume.
+
+    \b
+    sos-journal spark-conf sos://payments --service a:7420,b:7420 >> conf/spark-defaults.conf
+    eval "spark-submit $(sos-journal spark-conf payments --service a:7420 --format submit) app.py"
+    """
+    services = split_addresses(service)
+    if not services:
+        raise refused(JournalCode.BAD_REQUEST, "say where the journal service is: --service HOST:PORT")
+    settings = spark_settings(
+        SparkAccess(
+            service=services,
+            token_file=token_file,
+            tls=tls or tls_ca is not None,
+            authorities_file=tls_ca,
+            jar=jar,
+        ),
+        spark_version=spark_version or _installed(),
+    )
+    if as_json or form == "json":
+        print_json(settings)
+    else:
+        click.echo(as_arguments(settings) if form == "submit" else as_properties(settings), nl=False)
+    if jar is None:
+        note("no --jar: put the shim's jar on Spark's class path yourself")
+    note(f"then use checkpointLocation = {location}")
+
+
+def _installed() -> str:
+    try:
+        return version("pyspark")
+    except PackageNotFoundError as error:
+        message = "PySpark is not installed here, so say which version Spark has: --spark-version 4.1.1"
+        raise refused(JournalCode.BAD_REQUEST, message) from error

@@ -1,0 +1,54 @@
+"""`sos-journal stat`."""
+
+from __future__ import annotations
+
+import click
+
+from journal.cli.locations import Location, LocationType
+from journal.cli.ls import status_json
+from journal.cli.options import Access, Style, access_options, at_option, style_options
+from journal.cli.output import print_json, print_pairs, printable, size_text, time_text
+from journal.cli.running import run_async
+from journal.cli.views import LogView, open_view
+
+
+@click.command()
+@click.argument("location", type=LocationType())
+@at_option
+@style_options
+@access_options
+def stat(*, location: Location, at: str, style: Style, access: Access) -> None:
+    """Say what is known of a path.
+
+    From the log also where its bytes lie.
+
+    \b
+    sos-journal stat sos://payments/q1/offsets/41 --servers a:7400,b:7400,c:7400
+    """
+    run_async(_stat, location, at, style, access)
+
+
+async def _stat(location: Location, at: str, style: Style, access: Access) -> None:
+    async with open_view(access, location, at, style) as view:
+        status = await view.stat(location.path)
+        extents = []
+        if isinstance(view, LogView) and not status.is_directory:
+            extents = [
+                {"object": e.object, "offset": e.offset, "length": e.length, "crc32c": f"{e.crc:08x}"}
+                for e in view.image.tree.extents(location.path)
+            ]
+    if style.json:
+        print_json(status_json(status) | {"lsn": view.lsn, "extents": extents})
+        return
+    pairs = [
+        ("path", printable(str(location))),
+        ("kind", "directory" if status.is_directory else "file"),
+        ("size", f"{size_text(status.size)} ({status.size} bytes)"),
+        ("modified", time_text(status.modified_ms, style.zone)),
+    ]
+    if status.crc is not None:
+        pairs.append(("crc32c", f"{status.crc:08x}"))
+    if view.lsn is not None:
+        pairs.append(("as of LSN", str(view.lsn)))
+    pairs += [("extent", f"{e['length']} bytes at {e['offset']} of {e['object']}") for e in extents]
+    print_pairs(pairs)

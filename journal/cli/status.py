@@ -1,0 +1,212 @@
+"""`sos-journal status`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from journal.cli.exit_codes import ExitCode
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, style_options
+from journal.cli.output import (
+    BAD,
+    DOUBTFUL,
+    GOOD,
+    duration_text,
+    print_json,
+    print_pairs,
+    print_table,
+    printable,
+    size_text,
+    time_text,
+)
+from journal.cli.running import finish, run_async
+from journal.cli.views import open_log
+from journal.copies import MemberCopy
+from journal.errors import JournalError
+from journal.moments import Now
+
+if TYPE_CHECKING:
+    from journal.copies import Copy
+    from journal.image import Image
+    from journal.reading import VolumeReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStatus:
+    """One copy, compared with the newest."""
+
+    label: str
+    verdict: str
+    remark: str = ""
+    identity: str = ""
+    incarnation: str = ""
+    epoch: int | None = None
+    holder: str = ""
+    lsn: int = 0
+    lag_bytes: int = 0
+    lag_ms: int = 0
+    stored_bytes: int = 0
+    objects: int = 0
+
+
+@click.command()
+@click.argument("location", type=LocationType())
+@style_options
+@access_options
+def status(*, location: Location, style: Style, access: Access) -> None:
+    """Say how a volume and its members are.
+
+    Epoch, holder, LSN, lag, retention, verdict.
+
+    Exits with 12 if a member lags or does not answer, with 8 if too few answer for writing.
+
+    \b
+    sos-journal status payments --servers a:7400,b:7400,c:7400
+    """
+    run_async(_status, location, style, access)
+
+
+async def _status(location: Location, style: Style, access: Access) -> None:
+    async with open_log(access, location.volume, "the status of members") as reader:
+        image = await reader.image(Now())
+        members = [await _member(reader, copy) for copy in reader.copies]
+        members += [MemberStatus(label=a, verdict="SILENT") for a in access.servers if a not in _labels(members)]
+    known = {member.identity for member in members if member.identity}
+    missing = [one for one in reader.header.membership.members if one.identity.hex() not in known]
+    whole = len([member for member in members if member.verdict == "OK" and member.identity])
+    needed = reader.header.membership.configuration.acknowledgements
+    verdict = _verdict(members, whole=whole, needed=needed, servers_asked=bool(access.servers), missing=len(missing))
+    if style.json:
+        print_json(_as_json(reader, image, members, verdict))
+    else:
+        _print(reader, image, members, verdict, style)
+    finish({"OK": ExitCode.DONE, "WARNING": ExitCode.WARNING}.get(verdict, ExitCode.DAMAGED))
+
+
+def _labels(members: list[MemberStatus]) -> set[str]:
+    return {member.label for member in members}
+
+
+def _verdict(members: list[MemberStatus], *, whole: int, needed: int, servers_asked: bool, missing: int) -> str:
+    if servers_asked and whole < needed:
+        return "FAILURE"
+    if any(member.verdict != "OK" for member in members) or (servers_asked and missing):
+        return "WARNING"
+    return "OK"
+
+
+async def _member(reader: VolumeReader, copy: Copy) -> MemberStatus:
+    problem = reader.problems.get(copy.label)
+    if problem is not None:
+        return MemberStatus(label=copy.label, verdict="FAILURE", remark=problem.message)
+    end, newest = reader.chain.ends[copy.label], max(reader.chain.ends.values(), key=lambda one: one.lsn)
+    mine = [size for (label, _), size in reader.chain.sizes.items() if label == copy.label]
+    lag = max(0, reader.acknowledged_lsn - end.lsn)
+    base = MemberStatus(
+        label=copy.label,
+        verdict="LAGS" if lag else "OK",
+        lsn=end.lsn,
+        lag_bytes=lag,
+        lag_ms=newest.time_ms - end.time_ms if lag else 0,
+        stored_bytes=sum(mine),
+        objects=len(mine),
+    )
+    if not isinstance(copy, MemberCopy):
+        return replace(base, remark="local copy")
+    try:
+        info = await copy.claim()
+    except JournalError as error:
+        return replace(base, verdict="FAILURE", remark=error.message)
+    identity = copy.client.server_identity
+    if (identity, info.incarnation) not in {(m.identity, m.incarnation) for m in reader.header.membership.members}:
+        base = replace(base, verdict="FAILURE", remark="not a member of this volume (wiped, or replaced)")
+    return replace(
+        base,
+        identity=identity.hex(),
+        incarnation=info.incarnation.hex(),
+        epoch=info.epoch,
+        holder=info.holder.hex(),
+    )
+
+
+def _print(reader: VolumeReader, image: Image, members: list[MemberStatus], verdict: str, style: Style) -> None:
+    header, last = reader.header, max(reader.chain.ends.values(), key=lambda one: one.lsn)
+    configuration = header.membership.configuration
+    colour = {"OK": GOOD, "WARNING": DOUBTFUL}.get(verdict, BAD)
+    age_ms = time.time_ns() // 1_000_000 - last.time_ms
+    print_pairs(
+        [
+            ("volume", printable(reader.volume)),
+            ("verdict", click.style(verdict, fg=colour)),
+            ("epoch", str(header.epoch)),
+            ("holder", header.holder.hex()),
+            ("quorum", f"{configuration.acknowledgements} of {len(configuration.members)} members"),
+            ("acknowledged", f"LSN {reader.acknowledged_lsn} (as far as records tell)"),
+            ("last record", f"{time_text(last.time_ms, style.zone)}, {duration_text(max(0, age_ms))} ago"),
+            ("files", f"{image.tree.file_count}, {size_text(sum(image.tree.live_bytes))} live"),
+            ("retention", _retention(header.retention_seconds, header.retention_bytes)),
+            ("oldest moment", f"LSN {reader.oldest_lsn}"),
+            *[("accepted loss", printable(loss)) for loss in _losses(reader)],
+        ]
+    )
+    click.echo()
+    rows = [
+        (
+            printable(member.label),
+            click.style(member.verdict, fg=GOOD if member.verdict == "OK" else BAD),
+            "-" if member.epoch is None else str(member.epoch),
+            str(member.lsn),
+            f"{size_text(member.lag_bytes)}, {duration_text(member.lag_ms)}" if member.lag_bytes else "-",
+            size_text(member.stored_bytes),
+            printable(member.remark),
+        )
+        for member in members
+    ]
+    print_table(("MEMBER", "VERDICT", "EPOCH", "LSN", "LAG", "STORED", ""), rows, right=(2, 3, 4, 5))
+
+
+def _losses(reader: VolumeReader) -> list[str]:
+    """What operators gave up, in the history that is kept."""
+    headers = (reader.chain.headers[link.segment] for link in reader.chain.links)
+    return [f"LSN {header.start}: {header.accepted_loss}" for header in headers if header.accepted_loss]
+
+
+def _retention(seconds: int, size: int) -> str:
+    parts = [duration_text(seconds * 1000)] if seconds else []
+    parts += [size_text(size)] if size else []
+    return " or ".join(parts) + ", whichever comes first" if len(parts) > 1 else parts[0] if parts else "everything"
+
+
+def _as_json(reader: VolumeReader, image: Image, members: list[MemberStatus], verdict: str) -> dict[str, object]:
+    header = reader.header
+    return {
+        "volume": reader.volume,
+        "volume_id": header.volume_id.hex(),
+        "verdict": verdict,
+        "epoch": header.epoch,
+        "holder": header.holder.hex(),
+        "acknowledged_lsn": reader.acknowledged_lsn,
+        "oldest_lsn": reader.oldest_lsn,
+        "files": image.tree.file_count,
+        "live_bytes": sum(image.tree.live_bytes),
+        "accepted_losses": _losses(reader),
+        "retention_seconds": header.retention_seconds,
+        "retention_bytes": header.retention_bytes,
+        "acknowledgements": header.membership.configuration.acknowledgements,
+        "configured": [
+            {"identity": m.identity.hex(), "incarnation": m.incarnation.hex(), "address": m.address}
+            for m in header.membership.configuration.members
+        ],
+        "members": [
+            {
+                "member": m.label, "verdict": m.verdict, "remark": m.remark, "identity": m.identity,
+                "incarnation": m.incarnation, "epoch": m.epoch, "holder": m.holder, "lsn": m.lsn,
+                "lag_bytes": m.lag_bytes, "lag_ms": m.lag_ms, "stored_bytes": m.stored_bytes, "objects": m.objects,
+            }
+            for m in members
+        ],
+    }  # fmt: skip

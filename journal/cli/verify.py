@@ -1,0 +1,119 @@
+"""`sos-journal verify`."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import aclosing
+from pathlib import Path
+
+import click
+
+from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
+from journal.cli.exit_codes import ExitCode
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, style_options
+from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, print_json, printable, progress, size_text
+from journal.cli.running import finish, run_async
+from journal.cli.views import LogView, open_log
+from journal.moments import Now
+from journal.plain_directory import plan_files, write_files
+from journal.verification import CopyReport, Verdict, bytes_to_verify, verify_copy
+
+COLOUR_OF = {Verdict.OK: GOOD, Verdict.WARNING: DOUBTFUL, Verdict.FAILURE: BAD}
+_EXIT_OF = {
+    Verdict.OK: ExitCode.DONE,
+    Verdict.WARNING: ExitCode.WARNING,
+    Verdict.FAILURE: ExitCode.DAMAGED,
+}
+
+
+@click.command()
+@click.argument("location", type=LocationType())
+@click.option("--restore", is_flag=True, help="Also restore everything into a scratch directory, and compare.")
+@click.option("--spark", is_flag=True, help="Also check Spark's checkpoints: offsets, commits, state files.")
+@style_options
+@access_options
+def verify(*, location: Location, restore: bool, spark: bool, style: Style, access: Access) -> None:
+    """Compare every copy, byte by byte: OK, WARNING or FAILURE.
+
+    \b
+    sos-journal verify payments --servers a:7400,b:7400,c:7400
+    sos-journal verify sos://payments/q1 --spark --restore
+    """
+    run_async(_verify, location, restore, spark, style, access)
+
+
+async def _verify(location: Location, restore: bool, spark: bool, style: Style, access: Access) -> None:  # noqa: FBT001
+    codes = [ExitCode.DONE]
+    async with open_log(access, location.volume, "what is to be verified") as reader:
+        with progress("verifying", bytes_to_verify(reader)) as advance:
+            reports = [await verify_copy(reader, copy, advance) for copy in reader.copies]
+        for report in reports:
+            codes.append(_EXIT_OF[report.verdict])
+            if style.json:
+                print_json(report_json(report))
+            else:
+                print_report(report)
+        view = LogView(reader, await reader.image(Now()))
+        if restore:
+            await _restore_in_scratch(view, location, style)
+        if spark:
+            for root, diagnosis in (await diagnoses(view, location.path)).items():
+                codes.append(EXIT_OF[diagnosis.severity])
+                if style.json:
+                    print_json(diagnosis_json(root, diagnosis))
+                else:
+                    print_diagnosis(root, diagnosis)
+    finish(max(codes, key=_badness))
+
+
+def _badness(code: ExitCode) -> int:
+    return (ExitCode.DONE, ExitCode.WARNING, ExitCode.DAMAGED).index(code)
+
+
+async def _restore_in_scratch(view: LogView, location: Location, style: Style) -> None:
+    """Write all files, read them back, compare. Damage ends it with an error that names the file's bytes."""
+    with tempfile.TemporaryDirectory(prefix="sos-journal-verify-") as scratch:
+        plan = plan_files([status async for status in view.walk(location.path)], location.path)
+        with progress("restoring", plan.bytes) as advance:
+            await write_files(view, plan, Path(scratch) / "tree", advance)
+        for file in plan.files:
+            stored = (Path(scratch) / "tree" / file.relative).read_bytes()
+            async with aclosing(view.read(file.status.path)) as pieces:  # type: ignore[type-var]
+                if stored != b"".join([piece async for piece in pieces]):
+                    raise RuntimeError(f"{file.relative} was written, but reads differently")
+    if style.json:
+        print_json({"restored_files": len(plan.files), "restored_bytes": plan.bytes})
+    else:
+        click.echo(f"restored {count_text(len(plan.files), 'file')}, {size_text(plan.bytes)}, into scratch: all equal")
+
+
+def report_json(report: CopyReport) -> dict[str, object]:
+    """A copy's report for programs."""
+    return {
+        "copy": report.label,
+        "verdict": report.verdict.name,
+        "records": report.records,
+        "bytes": report.bytes,
+        "lsn": report.end_lsn,
+        "behind_bytes": report.behind_bytes,
+        "faults": [{"object": fault.object, "lsn": fault.lsn, "what": fault.what} for fault in report.faults],
+        "remarks": report.remarks,
+        "problem": report.problem,
+    }
+
+
+def print_report(report: CopyReport) -> None:
+    """A copy's report for people."""
+    verdict = click.style(report.verdict.name, fg=COLOUR_OF[report.verdict])
+    name = click.style(printable(report.label), bold=True)
+    if report.problem:
+        click.echo(f"{name}: {verdict}: {printable(report.problem)}")
+        return
+    read = f"{report.records} records, {size_text(report.bytes)} up to LSN {report.end_lsn}"
+    behind = f", {size_text(report.behind_bytes)} behind" if report.behind_bytes else ""
+    click.echo(f"{name}: {verdict}: {read}{behind}")
+    for fault in report.faults:
+        click.echo(f"  {click.style('damage', fg=BAD)}: {fault.object}: {printable(fault.what)}")
+    for remark in report.remarks:
+        click.echo(f"  note: {remark}")

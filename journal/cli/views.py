@@ -1,0 +1,182 @@
+"""A volume's tree as of a moment, from wherever the options say:
+
+the service, or the log on servers and in a directory.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from journal.cli.options import is_now, moment_of, need_copies
+from journal.cli.output import note
+from journal.copies import open_directory_copy, open_member_copy
+from journal.errors import JournalCode, JournalError, UnavailableError, refused
+from journal.gateway.client import open_volume
+from journal.paths import name_of
+from journal.plain_directory import Source
+from journal.range_reading import group_extents, read_group
+from journal.reading import open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from journal.cli.locations import Location
+    from journal.cli.options import Access, Style
+    from journal.copies import Copy
+    from journal.gateway.client import RemoteVolume
+    from journal.image import Image
+    from journal.plain_directory import PlannedFile
+    from journal.reading import VolumeReader
+    from journal.volume import FileStatus, Page
+
+
+class View(Source, Protocol):
+    """What the verbs that look at files need."""
+
+    lsn: int | None  # None: whatever the service has now
+
+    async def stat(self, path: str) -> FileStatus:
+        """NOT_FOUND if there is nothing."""
+
+    def children(self, path: str) -> AsyncIterator[FileStatus]:
+        """What is in a directory, in order, or the file itself."""
+
+    def walk(self, path: str) -> AsyncIterator[FileStatus]:
+        """Everything at or below the path, parents first."""
+
+
+async def _all_pages(page_after: Callable[[str], Awaitable[Page]]) -> AsyncIterator[FileStatus]:
+    after, more = "", True
+    while more:
+        page = await page_after(after)
+        for entry in page.entries:
+            yield entry
+        more = page.more
+        after = name_of(page.entries[-1].path) if page.entries else ""
+
+
+class LogView:
+    """From the log."""
+
+    def __init__(self, reader: VolumeReader, image: Image) -> None:
+        self.reader = reader
+        self.image = image
+        self.lsn: int | None = image.lsn
+
+    async def stat(self, path: str) -> FileStatus:
+        return self.image.tree.stat(path)
+
+    def children(self, path: str) -> AsyncIterator[FileStatus]:
+        async def page_after(after: str) -> Page:
+            return self.image.tree.list_page(path, after=after)
+
+        return _all_pages(page_after)
+
+    async def walk(self, path: str) -> AsyncIterator[FileStatus]:
+        for status in self.image.tree.walk(path):
+            yield status
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
+        return self.reader.read_file(self.image, path, offset, length)
+
+    def groups(self, files: Sequence[PlannedFile]) -> list[list[PlannedFile]]:
+        grouped = group_extents((file, self.image.tree.extents(file.status.path)) for file in files)
+        return [[file for file, _ in group] for group in grouped]
+
+    async def read_group(self, files: Sequence[PlannedFile]) -> list[bytes]:
+        extents = [self.image.tree.extents(file.status.path) for file in files]
+        if len(files) == 1:
+            return [b"".join([await self.reader.read_extent(extent) for extent in extents[0]])]
+        return await read_group(self.reader, [one for (one,) in extents])
+
+
+class ServiceView:
+    """From a journal service: the present."""
+
+    def __init__(self, volume: RemoteVolume) -> None:
+        self.volume = volume
+        self.lsn: int | None = None
+
+    async def stat(self, path: str) -> FileStatus:
+        return await self.volume.stat(path)
+
+    def children(self, path: str) -> AsyncIterator[FileStatus]:
+        return _all_pages(lambda after: self.volume.list(path, after=after))
+
+    async def walk(self, path: str) -> AsyncIterator[FileStatus]:
+        todo = [await self.stat(path)]
+        while todo:
+            status = todo.pop()
+            yield status
+            if status.is_directory:
+                below = [child async for child in self.children(status.path)]
+                todo.extend(reversed(below))
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
+        return self.volume.read(path, offset, length)
+
+    def groups(self, files: Sequence[PlannedFile]) -> list[list[PlannedFile]]:
+        return [[file] for file in files]
+
+    async def read_group(self, files: Sequence[PlannedFile]) -> list[bytes]:
+        return [b"".join([piece async for piece in self.read(file.status.path)]) for file in files]
+
+
+@asynccontextmanager
+async def open_copies(access: Access, volume: str) -> AsyncIterator[list[Copy]]:
+    """The copies that the options name and that can be opened; UnavailableError if none can."""
+    async with AsyncExitStack() as stack:
+        copies: list[Copy] = []
+        failures: list[JournalError] = []
+        openings = [open_member_copy(a, volume, token=access.token, tls=access.tls) for a in access.servers]
+        if access.directory is not None:
+            openings = [open_directory_copy(access.directory, volume), *openings]  # type: ignore[list-item]
+        for opening in openings:
+            try:
+                copies.append(await stack.enter_async_context(opening))
+            except UnavailableError as error:
+                failures.append(error)
+        if failures and not copies:
+            raise failures[0]
+        for failure in failures:
+            note(f"warning: {failure.message}")
+        yield copies
+
+
+@asynccontextmanager
+async def open_log(access: Access, volume: str, what: str) -> AsyncIterator[VolumeReader]:
+    """A reader of the volume's log; `what` is what it is needed for, if the options do not say where it is."""
+    need_copies(access, what)
+    async with open_copies(access, volume) as copies:
+        reader = await open_reader(volume, copies)
+        for problem in reader.problems.values():
+            note(f"warning: {problem.message}")
+        yield reader
+
+
+@asynccontextmanager
+async def open_view(access: Access, location: Location, at: str, style: Style) -> AsyncIterator[View]:
+    """The present from the service if one is named, otherwise any moment from the log."""
+    if access.services and is_now(at):
+        async with open_service(access, location.volume) as volume:
+            yield ServiceView(volume)
+    elif access.has_copies:
+        moment = moment_of(at, style)
+        async with open_log(access, location.volume, "it") as reader:
+            yield LogView(reader, await reader.image(moment, path=location.path))
+    elif access.services:
+        need_copies(access, "the past")
+    else:
+        raise refused(JournalCode.BAD_REQUEST, "say where the volume is, with --service, --servers or --dir")
+
+
+@asynccontextmanager
+async def open_service(access: Access, volume: str) -> AsyncIterator[RemoteVolume]:
+    """The volume behind the service that the options name."""
+    if not access.services:
+        raise refused(JournalCode.BAD_REQUEST, "changes go through a journal service: name it with --service")
+    async with open_volume(
+        access.services, volume, token=access.token, tls=access.tls, client_name="sos-journal"
+    ) as remote:
+        yield remote

@@ -1,0 +1,116 @@
+"""Writing a range of an open file whole: through the page cache, or past it when it is large. Only `disk.py` uses it.
+
+Bytes of the log that are copied to an object's file are seldom read soon, and memory for them has to be found first:
+64 MiB took 160 ms of processor time through the cache, on a virtual machine that had to ask for its memory, and take
+40 ms past it. Appends that wait for a free log file wait for that. Nothing here syncs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Buffer = bytes | bytearray | memoryview
+
+# Linux takes at most 1,024 buffers in one pwritev.
+BUFFERS_PER_WRITE_MAX: Final = 1024
+# What direct writes are aligned to: no less than any disk's blocks and the machine's pages.
+BLOCK_BYTES: Final = 4096
+# Less is not worth waiting for the disk, which every direct write does.
+DIRECT_BYTES_MIN: Final = 256 << 10
+# One direct write: as fast as larger ones, and whoever syncs meanwhile waits for less.
+SCRATCH_BYTES: Final = 512 << 10
+
+
+def write_fully(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> None:
+    """One pwritev, unless there are more buffers than it takes or the disk takes less than all."""
+    for start in range(0, len(buffers), BUFFERS_PER_WRITE_MAX):
+        part = buffers[start : start + BUFFERS_PER_WRITE_MAX]
+        wanted = sum(map(len, part))
+        written = os.pwritev(descriptor, part, offset)
+        if written < wanted:
+            _write_rest(descriptor, offset, memoryview(b"".join(part)), written)
+        offset += wanted
+
+
+def _write_rest(descriptor: int, offset: int, data: memoryview, written: int) -> None:
+    while written < len(data):
+        written += os.pwrite(descriptor, data[written:], offset + written)
+
+
+class LargeWriter:
+    """Writes ranges of files; the whole blocks of large ones past the page cache, if the file system can.
+
+    What is left at the ends shares blocks with other bytes, and goes through the cache. Not for two threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._scratch: memoryview | None = None  # mapped, so that it begins where a page does
+
+    def write(self, descriptor: int, offset: int, buffers: Sequence[Buffer]) -> None:
+        end = offset + sum(map(len, buffers))
+        start, stop = -(-offset // BLOCK_BYTES) * BLOCK_BYTES, end // BLOCK_BYTES * BLOCK_BYTES
+        if stop - start < DIRECT_BYTES_MIN:
+            write_fully(descriptor, offset, buffers)
+            return
+        left = deque(memoryview(buffer) for buffer in buffers)
+        if start > offset:
+            head = memoryview(bytearray(start - offset))
+            _fill(head, left)
+            write_fully(descriptor, offset, [head])
+        self._write_blocks(descriptor, start, stop, left)
+        if left:
+            write_fully(descriptor, stop, list(left))
+
+    def _write_blocks(self, descriptor: int, start: int, stop: int, left: deque[memoryview]) -> None:
+        if self._scratch is None:
+            self._scratch = memoryview(mmap.mmap(-1, SCRATCH_BYTES))
+        try:
+            _set_direct(descriptor, direct=True)
+            while start < stop:
+                part = self._scratch[: stop - start]
+                _fill(part, left)
+                _write_direct(descriptor, start, part)
+                start += len(part)
+        finally:
+            _set_direct(descriptor, direct=False)
+
+
+def _write_direct(descriptor: int, offset: int, part: memoryview) -> None:
+    """What a file system does not take directly, it gets through the cache."""
+    try:
+        written = os.pwrite(descriptor, part, offset)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        written = 0
+    if written < len(part):
+        _set_direct(descriptor, direct=False)
+        _write_rest(descriptor, offset, part, written)
+
+
+def _set_direct(descriptor: int, *, direct: bool) -> None:
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    with contextlib.suppress(OSError):  # a file system that cannot
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT if direct else flags & ~os.O_DIRECT)
+
+
+def _fill(target: memoryview, left: deque[memoryview]) -> None:
+    """Move the first bytes of what is left to the target, until it is full."""
+    filled = 0
+    while filled < len(target):
+        piece = left.popleft()
+        room = len(target) - filled
+        if len(piece) > room:
+            left.appendleft(piece[room:])
+            piece = piece[:room]
+        target[filled : filled + len(piece)] = piece
+        filled += len(piece)

@@ -1,0 +1,265 @@
+"""A volume behind a journal service, in Python: the same interface as the journal itself, over the file protocol.
+
+Requests are sent again, with the same operation id, over lost connections and to other services, until a deadline. Then
+the error says whether the change may have been made (OUTCOME_UNKNOWN) or was not (UNAVAILABLE).
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+
+from journal.errors import JournalCode, JournalError, refused
+from journal.gateway import limits
+from journal.gateway import messages as m
+from journal.gateway.persistence import Persistence
+from journal.gateway.remote_write import RemoteWrite
+from journal.gateway.service_link import expected
+from journal.gateway.service_pool import Addresses, ServicePool, hello
+from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId, Page, PathClaim
+from sos_client.retry import RetryPolicy
+from sos_client.stream import Dial, tcp_dial
+from sos_client.wire.errors import ConnectionLostError, MisuseError, SosError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+    from journal.gateway.service_link import ServiceLink
+    from journal.volume import Buffer, MarkValue
+
+READ_BYTES: Final = 4 * limits.PIECE_BYTES_MAX
+"""What one READ of a larger file asks for: kept in memory, so that no connection waits for who consumes it."""
+
+A = TypeVar("A", bound=m.Answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """`seconds`: how long one operation may take in all, retries included. `chance`: for runs that are repeatable."""
+
+    seconds: float = limits.CLIENT_SECONDS
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    chance: random.Random = field(default_factory=random.SystemRandom)
+
+
+@asynccontextmanager
+async def open_volume(
+    addresses: Sequence[str],
+    volume: str,
+    *,
+    token: bytes | None = None,
+    tls: ssl.SSLContext | None = None,
+    client_name: str = "python",
+    dial: Dial | None = None,
+    settings: ClientSettings | None = None,
+) -> AsyncIterator[RemoteVolume]:
+    """The volume as one of these services has it. Connects when it must; closes its connections at the end."""
+    if not addresses:
+        raise MisuseError("give the address of at least one service")
+    settings = settings or ClientSettings()
+    instance = settings.chance.randbytes(limits.INSTANCE_BYTES)
+    pool = ServicePool(
+        addresses=Addresses(configured=tuple(addresses)),
+        volume=volume,
+        dial=dial or tcp_dial(tls),
+        hello=hello(token, client_name, instance),
+    )
+    try:
+        yield RemoteVolume(pool, instance=instance, settings=settings)
+    finally:
+        await pool.aclose()
+
+
+class RemoteVolume:
+    """Implements journal.volume.Volume; many tasks may use it at once. Errors are JournalError, as the volume's own."""
+
+    def __init__(self, pool: ServicePool, *, instance: bytes, settings: ClientSettings) -> None:
+        self.name = pool.volume
+        self.epoch = 0  # the highest seen
+        self._pool = pool
+        self._instance = instance
+        self._settings = settings
+        self._sequence = 0
+
+    def new_operation(self) -> OperationId:
+        """An id for the next change. Use it again only to repeat exactly that change."""
+        self._sequence += 1
+        return OperationId(client=self._instance, sequence=self._sequence)
+
+    async def put(
+        self,
+        path: str,
+        payload: Buffer,
+        *,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> FileStatus:
+        if len(payload) > PUT_BYTES_MAX:
+            raise refused(JournalCode.TOO_LARGE, f"{path}: {len(payload)} bytes are too many for one put: stream them")
+
+        def request() -> m.Request:
+            stamp = self._stamp(operation, claim)
+            return m.Put(path=path, overwrite=overwrite, stamp=stamp, payload=payload, modified_ms=modified_ms)
+
+        return (await self._change(request, m.Status)).status
+
+    async def open_write(
+        self,
+        path: str,
+        *,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> RemoteWrite:
+        """Nothing is sent before there is more than fits a PUT."""
+
+        def opening() -> m.WriteOpen:
+            stamp = self._stamp(operation, claim)
+            return m.WriteOpen(path=path, overwrite=overwrite, stamp=stamp, modified_ms=modified_ms)
+
+        await trio.lowlevel.checkpoint()
+        return RemoteWrite(self, opening)
+
+    async def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        """As the volume's, but a file that is replaced while more than READ_BYTES of it are read gives CHANGED."""
+        modified_ms: int | None = None
+        left = length
+        while left is None or left > 0:
+            asked = READ_BYTES if left is None else min(left, READ_BYTES)
+            status, pieces = await self._read_once(path, offset, asked, modified_ms)
+            modified_ms = status.modified_ms
+            for piece in pieces:
+                yield piece
+            got = sum(map(len, pieces))
+            offset += got
+            left = None if left is None else left - got
+            if offset >= status.size or not got:
+                return
+
+    async def read_file(self, path: str) -> tuple[FileStatus, bytes]:
+        """Status and content of a file in one round trip, if it has at most READ_BYTES (else TOO_LARGE)."""
+        status, pieces = await self._read_once(path, 0, READ_BYTES, None)
+        if status.size > READ_BYTES:
+            raise refused(JournalCode.TOO_LARGE, f"{path} has {status.size} bytes: read it in pieces")
+        return status, b"".join(pieces)
+
+    async def stat(self, path: str) -> FileStatus:
+        return (await self._ask(lambda: m.Stat(path=path, epoch_seen=self.epoch), m.Status)).status
+
+    async def list(self, path: str, *, after: str = "", limit: int = PAGE_ENTRIES_MAX) -> Page:
+        def request() -> m.Request:
+            return m.List(path=path, after=after, limit=limit, epoch_seen=self.epoch)
+
+        answer = await self._ask(request, m.PageAnswer)
+        return Page(entries=answer.entries, more=answer.more)
+
+    async def mkdirs(self, path: str, *, operation: OperationId, claim: PathClaim | None = None) -> None:
+        await self._change(lambda: m.Mkdirs(path=path, stamp=self._stamp(operation, claim)), m.Done)
+
+    async def delete(
+        self, path: str, *, recursive: bool, operation: OperationId, claim: PathClaim | None = None
+    ) -> bool:
+        def request() -> m.Request:
+            return m.Delete(path=path, recursive=recursive, stamp=self._stamp(operation, claim))
+
+        return (await self._change(request, m.Done)).applied
+
+    async def rename(
+        self, source: str, target: str, *, overwrite: bool, operation: OperationId, claim: PathClaim | None = None
+    ) -> None:
+        def request() -> m.Request:
+            return m.Rename(source=source, target=target, overwrite=overwrite, stamp=self._stamp(operation, claim))
+
+        await self._change(request, m.Done)
+
+    async def claim(self, path: str, claim: PathClaim, *, operation: OperationId) -> None:
+        await self._change(lambda: m.Claim(path=path, stamp=self._stamp(operation, claim)), m.Done)
+
+    async def pin(self, name: str, *, lsn: int, seconds: int, operation: OperationId) -> None:
+        def request() -> m.Request:
+            return m.Pin(name=name, lsn=lsn, seconds=seconds, stamp=self._stamp(operation, None))
+
+        await self._change(request, m.Done)
+
+    async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId) -> None:
+        pairs = tuple(values.items())
+        await self._change(lambda: m.Mark(values=pairs, stamp=self._stamp(operation, None)), m.Done)
+
+    async def ping(self) -> int:
+        """The service's time in ms."""
+        return (await self._ask(lambda: m.Ping(number=1), m.Pong)).time_ms
+
+    # ── asking until there is an answer ───────────────────────────────────────────────────────────────────────────
+
+    async def persist(self, attempt: Callable[[ServiceLink], Awaitable[A]], *, changes: bool) -> A:
+        """The answer of the first attempt that gets one. `attempt` may be run many times and must send the same."""
+        persistence = Persistence(self._pool.addresses, self._settings.retry, changes=changes)
+        with trio.move_on_after(self._settings.seconds):
+            while True:
+                persistence.begin()
+                try:
+                    async with self._pool.link(self.epoch) as link:
+                        persistence.asking(link.address)
+                        return await self._believed(attempt, link)
+                except SosError as error:
+                    pause_seconds = persistence.after(error, self._settings.chance.random())
+                await trio.sleep(pause_seconds)
+        raise persistence.out_of_time(self._settings.seconds)
+
+    def one_link(self) -> AbstractAsyncContextManager[ServiceLink]:
+        """A connection to the service that answered last, for as long as a request of many frames takes."""
+        return self._pool.link(self.epoch)
+
+    async def _ask(self, request: Callable[[], m.Request], kind: type[A]) -> A:
+        async def attempt(link: ServiceLink) -> A:
+            return expected(await link.ask(request()), kind)
+
+        return await self.persist(attempt, changes=False)
+
+    async def _change(self, request: Callable[[], m.Request], kind: type[A]) -> A:
+        async def attempt(link: ServiceLink) -> A:
+            return expected(await link.ask(request()), kind)
+
+        return await self.persist(attempt, changes=True)
+
+    async def _read_once(
+        self, path: str, offset: int, length: int, modified_ms: int | None
+    ) -> tuple[FileStatus, Sequence[bytes]]:
+        pieces: Sequence[bytes] = ()
+
+        async def attempt(link: ServiceLink) -> m.Status:
+            nonlocal pieces
+            request = m.Read(path=path, offset=offset, length=length, modified_ms=modified_ms, epoch_seen=self.epoch)
+            status, pieces = await link.ask_read(request)
+            return status
+
+        return (await self.persist(attempt, changes=False)).status, pieces
+
+    def _stamp(self, operation: OperationId, claim: PathClaim | None) -> m.Stamp:
+        return m.Stamp(operation=operation, claim=claim, epoch_seen=self.epoch)
+
+    async def _believed(self, attempt: Callable[[ServiceLink], Awaitable[A]], link: ServiceLink) -> A:
+        """The answer or the refusal, unless a newer owner was heard of: then nobody knows whether it counts."""
+        try:
+            answer = await attempt(link)
+        except JournalError:
+            self._check_epoch(link)
+            raise
+        self._check_epoch(link)
+        self.epoch = link.epoch
+        return answer
+
+    def _check_epoch(self, link: ServiceLink) -> None:
+        if 0 < link.epoch < self.epoch:
+            link.usable = False
+            raise ConnectionLostError(
+                f"{link.address} answered for epoch {link.epoch}, but epoch {self.epoch} has been seen: not the owner"
+            )

@@ -1,0 +1,249 @@
+"""What is said on a connection after the greeting: which volume, which right, which answer to each request.
+
+The volumes do the work (requests.py, incoming_file.py, outgoing_file.py). Streams, frames and time are session.py's.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from journal.errors import JournalCode, JournalError, journal_error
+from journal.gateway import messages as m
+from journal.gateway import requests
+from journal.gateway.encoding import encode
+from journal.gateway.incoming_file import IncomingFile
+from journal.gateway.limits import TEXT_BYTES_MAX
+from journal.gateway.outgoing_file import outgoing
+from sos_client.serving.access import Grant, Right
+from sos_client.wire.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from journal.gateway.metrics import GatewayMetrics
+    from journal.volume import ServedVolume
+    from sos_client.serving.access import Access
+    from sos_client.serving.event_log import EventLog
+
+_NAME_SHOWN: Final = 200
+_MESSAGE_SHOWN: Final = TEXT_BYTES_MAX // 4
+"""Characters, each of at most four bytes: the sentence must fit its frame, whoever wrote it."""
+
+
+class Volumes(Protocol):
+    """The volumes of this service."""
+
+    def owned(self, name: str) -> ServedVolume:
+        """The volume, if this service owns it now. VOLUME_NOT_FOUND, NOT_OWNER (with who does), UNAVAILABLE."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all connections of a service share."""
+
+    volumes: Volumes
+    access: Access
+    log: EventLog
+    metrics: GatewayMetrics
+    identity: bytes
+    wall_clock: Callable[[], float]
+
+    def time_ms(self) -> int:
+        return int(self.wall_clock() * 1000)
+
+
+class Conversation:
+    """The state of one connection's requests. `send` takes one or more whole frames."""
+
+    def __init__(
+        self, surroundings: Surroundings, *, grant: Grant, peer: str, send: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        self.writing = False
+        self._with = surroundings
+        self._grant = grant
+        self._peer = peer
+        self._send = send
+        self._volume = ""
+        self._rights: frozenset[Right] = frozenset()
+        self._file = IncomingFile(None)
+
+    @property
+    def grant(self) -> Grant:
+        return self._grant
+
+    @grant.setter
+    def grant(self, grant: Grant) -> None:
+        self._grant = grant
+        self._rights = self._rights_on(self._volume)
+
+    @property
+    def epoch(self) -> int:
+        """Of the open volume, as the service knows it now; 0 when there is none."""
+        if not self._volume:
+            return 0
+        try:
+            return self._with.volumes.owned(self._volume).epoch
+        except JournalError:
+            return 0
+
+    async def answer(self, type_code: int, request: m.Request | None) -> bool:
+        """Answer one request (None: an unknown one); False when it was the last. ProtocolError ends the connection."""
+        try:
+            if self.writing:
+                await self._go_on_writing(request)
+            else:
+                return await self._begin(type_code, request)
+        except JournalError as error:
+            await self._send(self.refusal(error))
+        return True
+
+    def volume_for_put(self, epoch_seen: int) -> ServedVolume | None:
+        """The open volume, if a PUT may go straight to it; None: let `answer` see to it, which says why not."""
+        if self.writing or Right.APPEND not in self._rights:
+            return None
+        try:
+            volume = self._with.volumes.owned(self._volume)
+        except JournalError:
+            return None
+        return volume if epoch_seen <= volume.epoch else None
+
+    async def abandon(self) -> None:
+        """The connection is at its end: what was streamed and not committed never existed."""
+        await self._file.abandon()
+
+    def refusal(self, error: JournalError) -> bytes:
+        """The ERROR frame, counted."""
+        self._with.metrics.refusals[error.code] += 1
+        message = error.message[:_MESSAGE_SHOWN]
+        return encode(m.Refusal(epoch=self.epoch, code=error.code, message=message, fields=tuple(error.fields.items())))
+
+    async def _begin(self, type_code: int, request: m.Request | None) -> bool:
+        run = requests.RUN.get(type(request))
+        if run is not None:
+            answer = await run(self._permitted(request), request)
+            if type(request) is m.Claim:
+                self._audit_claim(request)
+            await self._send(encode(answer))
+            return True
+        match request:
+            case m.Read():
+                await self._read(request)
+            case m.WriteOpen():
+                await self._begin_writing(request)
+            case m.Open():
+                await self._open_volume(request)
+            case m.Ping():
+                await self._send(encode(m.Pong(epoch=self.epoch, number=request.number, time_ms=self._with.time_ms())))
+            case m.Quit():
+                await self._send(encode(m.Bye()))
+                return False
+            case None:
+                raise _unsupported(type_code)
+            case _:
+                raise ProtocolError(f"{type(request).__name__} where it does not belong")
+        return True
+
+    async def _read(self, request: m.Read) -> None:
+        async with aclosing(outgoing(self._permitted(request), request)) as pieces:
+            async for piece in pieces:
+                await self._send(piece)
+
+    # ── streamed writes ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _begin_writing(self, request: m.WriteOpen) -> None:
+        self.writing = True
+        self._file = IncomingFile(None)
+        try:
+            self._file = IncomingFile(self._permitted(request))
+            await self._file.open(request)
+        except JournalError as error:
+            await self._refuse_early(error)
+
+    async def _go_on_writing(self, request: m.Request | None) -> None:
+        match request:
+            case m.Data():
+                try:
+                    await self._file.data(request)
+                except JournalError as error:
+                    await self._refuse_early(error)
+            case m.WriteCommit():
+                self.writing = False
+                await self._answer_file(await self._file.commit(request))
+            case m.WriteCancel():
+                self.writing = False
+                await self._answer_file(await self._file.cancel())
+            case _:
+                raise ProtocolError(f"{type(request).__name__} inside a streamed write")
+
+    async def _answer_file(self, answer: m.Answer | None) -> None:
+        if answer is not None:
+            await self._send(encode(answer))
+
+    async def _refuse_early(self, error: JournalError) -> None:
+        await self._send(self.refusal(error))
+        await self._file.forget()
+
+    # ── who may do what ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _open_volume(self, request: m.Open) -> None:
+        rights = self._rights_on(request.volume)
+        if not rights:
+            raise self._denied(request.volume, "any")
+        volume = self._with.volumes.owned(request.volume)
+        _check_epoch(volume, request.epoch_seen)
+        self._volume, self._rights = request.volume, rights
+        await self._send(encode(m.Opened(epoch=volume.epoch, volume=request.volume)))
+
+    def _rights_on(self, volume: str) -> frozenset[Right]:
+        return frozenset(right for right in Right if self._grant.allows(right, volume))
+
+    def _permitted(self, request: m.Request | None) -> ServedVolume:
+        """The volume that the request is for, if its client may do that and this service may answer."""
+        if not self._volume:
+            raise journal_error(JournalCode.BAD_REQUEST, "no volume is open on this connection: send OPEN first")
+        for right in requests.RIGHTS[type(request)]:
+            if right not in self._rights:
+                raise self._denied(self._volume, right)
+        volume = self._with.volumes.owned(self._volume)
+        _check_epoch(volume, requests.epoch_seen(request))
+        return volume
+
+    def _denied(self, volume: str, right: str) -> JournalError:
+        shown = volume[:_NAME_SHOWN]
+        self._with.log.audit("denied", peer=self._peer, token=self._grant.name, volume=shown, right=right)
+        return journal_error(
+            JournalCode.DENIED,
+            f"this token has no {right} right on volume {shown}",
+            {"volume": shown, "right": right},
+        )
+
+    def _audit_claim(self, request: m.Claim) -> None:
+        claim = request.stamp.claim
+        self._with.log.audit(
+            "claim",
+            peer=self._peer,
+            token=self._grant.name,
+            volume=self._volume,
+            path=request.path,
+            application=claim and claim.application,
+            start_time=claim and claim.start_time,
+        )
+
+
+def _check_epoch(volume: ServedVolume, seen: int) -> None:
+    if seen > volume.epoch:
+        raise journal_error(
+            JournalCode.NOT_OWNER,
+            f"epoch {seen} of volume {volume.name} has been seen, this service has {volume.epoch}: ask a newer one",
+            {"volume": volume.name, "address": None, "epoch": seen},
+        )
+
+
+def _unsupported(type_code: int) -> JournalError:
+    return journal_error(
+        JournalCode.UNSUPPORTED,
+        f"this service does not know requests of type {type_code:#x}; it may be older than the client",
+        {"type": type_code},
+    )

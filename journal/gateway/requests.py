@@ -1,0 +1,135 @@
+"""What each request does to a volume, and which right it needs. Connections, frames and rights are checked elsewhere.
+
+Each function gives the answer or raises JournalError. READ and streamed writes, which have more than one frame, are in
+outgoing_file.py and incoming_file.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from journal.errors import JournalCode, refused
+from journal.gateway import messages as m
+from journal.gateway.limits import PAGE_BYTES_MAX
+from sos_client.serving.access import Right
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from journal.volume import FileStatus, Volume
+
+    Run = Callable[[Volume, Any], Awaitable[m.Answer]]
+
+# What a status costs in a PAGE beside its path: array, flag and two numbers at their longest.
+_STATUS_OVERHEAD_BYTES: Final = 32
+
+
+async def put(volume: Volume, request: m.Put) -> m.Status:
+    status = await volume.put(
+        request.path,
+        bytes(request.payload),  # the frame's buffer is used again, the writer may keep the file's bytes for long
+        overwrite=request.overwrite,
+        operation=request.stamp.operation,
+        claim=request.stamp.claim,
+        modified_ms=request.modified_ms,
+    )
+    return m.Status(epoch=volume.epoch, status=status)
+
+
+async def stat(volume: Volume, request: m.Stat) -> m.Status:
+    status = await volume.stat(request.path)
+    return m.Status(epoch=volume.epoch, status=status)
+
+
+async def list_page(volume: Volume, request: m.List) -> m.PageAnswer:
+    page = await volume.list(request.path, after=request.after, limit=request.limit)
+    entries = fitting(page.entries)
+    more = page.more or len(entries) < len(page.entries)
+    return m.PageAnswer(epoch=volume.epoch, entries=entries, more=more)
+
+
+def fitting(entries: tuple[FileStatus, ...]) -> tuple[FileStatus, ...]:
+    """As many of the first entries as one PAGE may carry, and at least one."""
+    total = 0
+    for count, entry in enumerate(entries):
+        total += len(entry.path.encode()) + _STATUS_OVERHEAD_BYTES
+        if total > PAGE_BYTES_MAX and count:
+            return entries[:count]
+    return entries
+
+
+async def mkdirs(volume: Volume, request: m.Mkdirs) -> m.Done:
+    await volume.mkdirs(request.path, operation=request.stamp.operation, claim=request.stamp.claim)
+    return m.Done(epoch=volume.epoch, applied=True)
+
+
+async def delete(volume: Volume, request: m.Delete) -> m.Done:
+    applied = await volume.delete(
+        request.path,
+        recursive=request.recursive,
+        operation=request.stamp.operation,
+        claim=request.stamp.claim,
+    )
+    return m.Done(epoch=volume.epoch, applied=applied)
+
+
+async def rename(volume: Volume, request: m.Rename) -> m.Done:
+    await volume.rename(
+        request.source,
+        request.target,
+        overwrite=request.overwrite,
+        operation=request.stamp.operation,
+        claim=request.stamp.claim,
+    )
+    return m.Done(epoch=volume.epoch, applied=True)
+
+
+async def claim(volume: Volume, request: m.Claim) -> m.Done:
+    claimed = request.stamp.claim
+    if claimed is None:
+        raise refused(JournalCode.BAD_REQUEST, "a claim needs an application and its start time")
+    await volume.claim(request.path, claimed, operation=request.stamp.operation)
+    return m.Done(epoch=volume.epoch, applied=True)
+
+
+async def mark(volume: Volume, request: m.Mark) -> m.Done:
+    await volume.mark(dict(request.values), operation=request.stamp.operation)
+    return m.Done(epoch=volume.epoch, applied=True)
+
+
+async def pin(volume: Volume, request: m.Pin) -> m.Done:
+    await volume.pin(request.name, lsn=request.lsn, seconds=request.seconds, operation=request.stamp.operation)
+    return m.Done(epoch=volume.epoch, applied=True)
+
+
+RUN: Final[dict[type, Run]] = {
+    m.Put: put,
+    m.Stat: stat,
+    m.List: list_page,
+    m.Mkdirs: mkdirs,
+    m.Delete: delete,
+    m.Rename: rename,
+    m.Claim: claim,
+    m.Mark: mark,
+    m.Pin: pin,
+}
+RIGHTS: Final[dict[type, tuple[Right, ...]]] = {
+    m.Put: (Right.APPEND,),
+    m.WriteOpen: (Right.APPEND,),
+    m.Read: (Right.READ,),
+    m.Stat: (Right.READ,),
+    m.List: (Right.READ,),
+    m.Mkdirs: (Right.APPEND,),
+    m.Delete: (Right.DELETE,),
+    m.Rename: (Right.APPEND, Right.DELETE),  # what is moved away is gone from where it was
+    m.Claim: (Right.FENCE,),
+    m.Mark: (Right.APPEND,),
+    m.Pin: (Right.APPEND,),
+}
+
+
+def epoch_seen(request: Any) -> int:
+    """The highest epoch that the client had seen when it asked."""
+    stamp: m.Stamp | None = getattr(request, "stamp", None)
+    seen: int = request.epoch_seen if stamp is None else stamp.epoch_seen
+    return seen

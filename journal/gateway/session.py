@@ -1,0 +1,202 @@
+"""One connection to the journal service: its frames, its greeting, the phase it is in, an end that the peer is told.
+
+What requests mean is conversation.py's; watch.py decides who is too slow or idle. Memory: one frame, and what the
+volume takes for one request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from journal.errors import JournalCode, JournalError, journal_error
+from journal.gateway import limits
+from journal.gateway import messages as m
+from journal.gateway.conversation import Conversation
+from journal.gateway.decoding import decode_request
+from journal.gateway.encoding import encode
+from journal.gateway.phase import Phase
+from journal.gateway.put_lane import PutLane
+from sos_client.serving.access import EVERYTHING, TokenRefusedError
+from sos_client.serving.plain_stream import PlainStream
+from sos_client.wire.errors import ProtocolError
+from sos_client.wire.frames import FrameSplitter
+
+if TYPE_CHECKING:
+    from journal.gateway.conversation import Surroundings
+    from sos_client.serving.poller import Poller
+
+FAREWELL_SECONDS: Final = 2.0
+"""How long the end may take: the last ERROR, forgetting a streamed write."""
+
+
+class Session:
+    """A connection's life. `run` it once; `leave` and `give_up` end it from outside."""
+
+    def __init__(
+        self, stream: trio.abc.Stream, *, surroundings: Surroundings, peer: str, poller: Poller | None = None
+    ) -> None:
+        self.phase = Phase.GREETING
+        self.turns = 0  # grows with every frame and send: the watch sees from it that something happens
+        self.conversation = Conversation(surroundings, grant=EVERYTHING, peer=peer, send=self._send)
+        self._with = surroundings
+        self._peer = peer
+        self._stream = stream
+        self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
+        self._splitter = FrameSplitter(frame_bytes_max=limits.FRAME_BYTES_MAX_BEFORE_HELLO)
+        self._greeted = False
+        self.leaving = False
+        self._ending: JournalError | None = None
+        self._scope = trio.CancelScope()
+        self._notice: trio.Event | None = None
+        self._lane: PutLane | None = None
+        if poller is not None and isinstance(stream, PlainStream):
+            self._lane = PutLane(self, stream, self._splitter, poller, surroundings)
+
+    @property
+    def saying(self) -> bool:
+        """Whether the peer is just being told that its request is still worked on."""
+        return self._notice is not None
+
+    async def run(self) -> None:
+        """Converse until either side ends it. Nothing that a peer does raises here; cancelled: ends at once."""
+        try:
+            with self._scope:
+                await self._converse()
+        except ProtocolError as error:
+            self._ending = journal_error(JournalCode.PROTOCOL, str(error))
+            self._with.log.warning("protocol broken", peer=self._peer, reason=str(error))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return  # the peer has gone: nobody to tell
+        finally:
+            with trio.move_on_after(FAREWELL_SECONDS, shield=True):
+                await self.conversation.abandon()
+        if self._ending is not None and self.phase is not Phase.SENDING:
+            with trio.move_on_after(FAREWELL_SECONDS):
+                await self._say_goodbye(self._ending)
+
+    def leave(self) -> None:
+        """End when the present request, if any, is answered."""
+        self.leaving = True
+        self._ending = journal_error(JournalCode.SHUTTING_DOWN, "the service is shutting down; ask again in a moment")
+        if self.phase not in (Phase.WORKING, Phase.SENDING):
+            self._scope.cancel()
+
+    def give_up(self, reason: JournalError | None) -> None:
+        """End at once, and tell the peer why (None: it need not know)."""
+        self._ending = reason
+        self._scope.cancel()
+
+    async def say_waiting(self, waited_seconds: float) -> None:
+        """Tell the peer that its request is still worked on, if it is."""
+        if self.phase is not Phase.WORKING or self._notice is not None:
+            return
+        self._notice = trio.Event()
+        waiting = m.Waiting(epoch=self.conversation.epoch, waited_ms=int(waited_seconds * 1000))
+        try:
+            await self._stream.send_all(encode(waiting))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.give_up(None)
+        finally:
+            self._notice.set()
+            self._notice = None
+
+    async def _converse(self) -> None:
+        while not self.leaving:
+            if self._lane is not None and self._greeted and not self.conversation.writing:
+                frame = await self._next_of_lane(self._lane)
+                if frame is None and self._lane.ended:
+                    return
+            else:
+                frame = self._splitter.next_frame()
+                if frame is None and not await self._receive_more():
+                    return
+            if frame is None:
+                continue
+            type_code, body = frame
+            self.turns += 1
+            if not await self._serve(type_code, body):
+                return
+
+    async def _receive_more(self) -> bool:
+        """Feed what the peer sends next; False when it has closed its side."""
+        self.phase = Phase.RECEIVING if self._greeted and self._splitter.midway else self.phase_at_rest
+        data = bytes(await self._receive())  # the stream's buffer is used again by other connections
+        self._with.metrics.bytes_in += len(data)
+        self._splitter.feed(data)
+        return bool(data)
+
+    async def _next_of_lane(self, lane: PutLane) -> tuple[int, memoryview] | None:
+        frame = await lane.wait()
+        if lane.unsent:
+            unsent, lane.unsent = lane.unsent, b""
+            await self._send(unsent)
+        return frame
+
+    @property
+    def phase_at_rest(self) -> Phase:
+        """What the session is doing between two frames."""
+        if not self._greeted:
+            return Phase.GREETING
+        return Phase.WRITING if self.conversation.writing else Phase.IDLE
+
+    async def _serve(self, type_code: int, body: memoryview) -> bool:
+        """Answer one frame; False when it was the last one."""
+        request = decode_request(type_code, body)
+        if not self._greeted:
+            return await self._greet(request)
+        self.phase = Phase.WORKING
+        started = trio.current_time()
+        going_on = await self.conversation.answer(type_code, request)
+        if request is not None:
+            self._with.metrics.seconds[type_code].observe(trio.current_time() - started)
+        return going_on
+
+    async def _greet(self, request: m.Request | None) -> bool:
+        if not isinstance(request, m.Hello):
+            raise ProtocolError("the first frame must be HELLO")
+        self._ending = self._admit(request)
+        if self._ending is not None:
+            return False
+        self._greeted = True
+        self._splitter.frame_bytes_max = limits.FRAME_BYTES_MAX
+        welcome = m.Welcome(
+            version=limits.VERSION,
+            service=self._with.identity,
+            frame_bytes_max=limits.FRAME_BYTES_MAX,
+            piece_bytes_max=limits.PIECE_BYTES_MAX,
+            time_ms=self._with.time_ms(),
+        )
+        await self._send(encode(welcome))
+        return True
+
+    def _admit(self, hello: m.Hello) -> JournalError | None:
+        """Take the client's token, or say why it may not come in."""
+        if hello.version != limits.VERSION:
+            return journal_error(
+                JournalCode.VERSION,
+                f"this service speaks version {limits.VERSION} of the file protocol, not {hello.version}",
+                {"minimum": limits.VERSION, "maximum": limits.VERSION},
+            )
+        try:
+            self.conversation.grant = self._with.access.authenticate(hello.token, now=self._with.wall_clock())
+        except TokenRefusedError as error:
+            self._with.log.audit("token refused", peer=self._peer, client=hello.client[:200], reason=str(error))
+            return journal_error(JournalCode.AUTH, str(error))
+        return None
+
+    async def _send(self, data: bytes) -> None:
+        self.phase = Phase.SENDING
+        self.turns += 1
+        self._with.metrics.bytes_out += len(data)
+        if self._notice is not None:
+            await self._notice.wait()
+        await self._stream.send_all(data)
+        self.phase = Phase.WORKING
+
+    async def _say_goodbye(self, reason: JournalError) -> None:
+        try:
+            await self._send(self.conversation.refusal(reason))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return

@@ -1,0 +1,231 @@
+"""What an owner does beside writing: index snapshots at each roll, trimming, copying forward, deleting.
+
+Belongs here: the background task and its order: a trim is written, then carried by an acknowledged segment header, and
+only then is anything deleted. What may go is cleaner.py's to say. Nothing here holds up a write: what fails is tried
+again at the next roll.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from journal import cleaner, nodes
+from journal.background import beside
+from journal.catching_up import Filling
+from journal.change import Relocate, Trim
+from journal.cleaner import Boundary, Retention
+from journal.earlier_snapshots import earlier_boundaries, references_of, with_references
+from journal.errors import JournalError
+from journal.index_snapshot import encode_snapshot, name_of_snapshot
+from journal.log import SnapshotObject
+from journal.nodes import Extent
+from journal.record import Lsn
+from sos_client.wire.errors import ErrorCode, RefusedError, SosError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from journal.image import Image
+    from journal.journal import Journal
+    from journal.replication import Replica
+
+_LOG: Final = logging.getLogger("journal.housekeeping")
+_WAITING_MAX: Final = 2  # rolls whose images wait: each is a copy of the tree, and a later one makes up for an earlier
+_LOOK_SECONDS: Final = 10.0  # how often it is seen whether a segment has become old
+
+
+class Housekeeping:
+    """One task for one journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._boundaries: dict[int, Boundary] = {}  # where images can be had from
+        self._looked_back = False
+        self._last: SnapshotObject | None = None
+        self._last_lsn = 0
+        self._waiting: deque[Image] = deque(maxlen=_WAITING_MAX)
+        self._rolled = trio.lowlevel.ParkingLot()
+        most, retained = journal.settings.segment_bytes_max, self.retention.bytes
+        self.segment_bytes_max = min(most, max(retained // 8, 1)) if retained else most
+
+    @property
+    def retention(self) -> Retention:
+        """What this owner was told, else what the volume was made with."""
+        settings, header = self._journal.settings, self._journal.log.segment
+        if settings.retention_seconds or settings.retention_bytes:
+            return Retention(seconds=settings.retention_seconds, bytes=settings.retention_bytes)
+        return Retention(seconds=header.retention_seconds, bytes=header.retention_bytes)
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Work until the nursery is cancelled."""
+        nursery.start_soon(self._run)
+        nursery.start_soon(self._grow_old)
+
+    def segment_opened(self, image: Image) -> None:
+        """The acknowledged image has come to where a segment begins: a copy of it, for housekeeping alone."""
+        self._waiting.append(image)
+        self._rolled.unpark_all()
+
+    async def _run(self) -> None:
+        while True:
+            while not self._waiting:
+                await self._rolled.park()
+            image = self._waiting.popleft()
+            try:
+                await self._deal_with(image)
+            except (SosError, JournalError) as error:
+                _LOG.warning("housekeeping at LSN %d is put off: %s", image.lsn, error)
+
+    async def _grow_old(self) -> None:
+        """A volume in which little is written rolls by time, too: else its past would never end. Watch the clock."""
+        log, seconds = self._journal.log, self.retention.seconds
+        behind_ms = log.clock_jump_ms()
+        if behind_ms:  # it was set back, or more than 1,000 records a second were written just before
+            _LOG.warning("the volume's clock is %.1f s ahead of this machine's: it waits", -behind_ms / 1000)
+        while True:
+            await trio.sleep(_LOOK_SECONDS)
+            jump_ms = log.clock_jump_ms()
+            if jump_ms:
+                _LOG.error("the wall clock jumped by %+.1f s: times of files go on without a step back", jump_ms / 1000)
+            age_ms = log.now_ms() - log.segment_time_ms
+            if seconds and age_ms >= seconds * 1000 // 4 and log.has_content and log.acknowledged.lsn == log.end:
+                self._journal.roll()
+
+    async def _deal_with(self, image: Image) -> None:
+        if cleaner.is_snapshot_due(image.lsn, self._last, self._last_lsn):
+            await self._store_snapshot(image)
+        if not self.retention.is_limited:
+            return
+        await self._look_back()
+        early = self._horizon(image, self.retention.third)
+        past = await self._resolved(self._horizon(image, self.retention))
+        if past is not None:
+            await self._delete(past)
+        if early is not None:
+            log, live = self._journal.log, image.tree.objects_in_use()
+            chosen = cleaner.to_relocate(log.links, early, past, end=log.end, live=live)
+            await self._relocate(image, {link.segment for link in chosen})
+        if past is not None:
+            target = cleaner.trim_target(self._journal.log.links, past)
+            if target > self._journal.pending.trim:
+                self._journal.write(Trim(lsn=Lsn(target)))
+
+    async def _look_back(self) -> None:
+        """Once: what earlier owners have left."""
+        if not self._looked_back:
+            self._boundaries = await earlier_boundaries(self._journal) | self._boundaries
+            self._looked_back = True
+
+    async def _resolved(self, boundary: Boundary | None) -> Boundary | None:
+        if boundary is None:
+            return None
+        resolved = await with_references(boundary, self._journal.replicas.sources())
+        if resolved is None:
+            del self._boundaries[boundary.lsn]
+        else:
+            self._boundaries[boundary.lsn] = resolved
+        return resolved
+
+    def _horizon(self, image: Image, retention: Retention) -> Boundary | None:
+        pinned = (pin.lsn for pin in image.pins.values() if pin.expires_ms > image.time_ms)
+        log = self._journal.log
+        return cleaner.horizon(
+            self._boundaries.values(), end=log.end, now_ms=log.now_ms(), retention=retention, pinned=pinned
+        )
+
+    # ---- index snapshots
+
+    async def _store_snapshot(self, image: Image) -> None:
+        """Write the image beside the segments, here and on every member that answers."""
+        name = str(name_of_snapshot(image, epoch=self._journal.log.segment.epoch))
+        data = await beside(image, lambda: encode_snapshot(image))
+        await self._journal.local.store(name, data)
+        holding = [replica.member for replica in self._connected() if await self._give(replica, name, data)]
+        snapshot = SnapshotObject(name=name, size=len(data))
+        self._last, self._last_lsn = snapshot, image.lsn
+        if self._journal.log.progress.is_durable_on(holding):
+            self._boundaries[image.lsn] = Boundary(
+                lsn=image.lsn, time_ms=image.time_ms, snapshot=snapshot, references=references_of(image)
+            )
+
+    async def _give(self, replica: Replica, name: str, data: bytes) -> bool:
+        filling = self._filling(replica)
+        if filling is None:
+            return False
+        try:
+            await filling.whole(name, data)
+            await filling.seal(name, size=len(data))
+        except (SosError, JournalError) as error:
+            _LOG.warning("%s has not taken the index snapshot %s: %s", replica.member, name, error)
+            return False
+        return True
+
+    # ---- trimming and deleting
+
+    async def _delete(self, past: Boundary) -> None:
+        """What lies before the trim that the last acknowledged header carries goes, and index snapshots not needed."""
+        journal, log = self._journal, self._journal.log
+        assert journal.acknowledged.segment is not None
+        trim = journal.acknowledged.segment.trim
+        if trim > log.progress.trim:
+            log.progress.trimmed(trim)
+            log.retain(trim)
+        if not trim:
+            return
+        log.trim_snapshot = past.snapshot
+        self._boundaries = {lsn: one for lsn, one in self._boundaries.items() if lsn >= past.lsn}
+        kept = [one.snapshot.name for one in self._boundaries.values()]
+        for name in cleaner.superfluous(await journal.local.names(), log.links, kept, trim=past.lsn):
+            await journal.local.forget(name)
+        for replica in self._connected():
+            try:
+                await self._delete_on(replica, kept, past.lsn)
+            except (SosError, JournalError) as error:
+                _LOG.warning("%s could not be cleaned: %s", replica.member, error)
+
+    async def _delete_on(self, replica: Replica, kept: list[str], before: int) -> None:
+        filling = self._filling(replica)
+        if filling is None:
+            return
+        sizes = await filling.sizes()
+        for name in cleaner.superfluous(sizes, self._journal.log.links, kept, trim=before):
+            try:
+                await filling.delete(name)
+            except RefusedError as error:
+                if error.code is not ErrorCode.RETAINED:  # the server keeps it for longer than the volume asks
+                    raise
+
+    # ---- copying forward
+
+    async def _relocate(self, image: Image, segments: set[str]) -> None:
+        """Write live content of these segments once more at the end of the log."""
+        if not segments:
+            return
+        for path, extent in await beside(image, lambda: list(_extents_in(image, segments))):
+            data = await self._journal.content.extent(extent)
+            await self._journal.wait_room()
+            self._journal.write(Relocate(path=path, object=extent.object, offset=extent.offset), data)
+            await self._journal.log.acknowledged.wait(self._journal.log.end)  # one at a time: writers come first
+
+    def _connected(self) -> Iterator[Replica]:
+        return iter([one for one in self._journal.replicas.connected() if one.is_in_sync])
+
+    def _filling(self, replica: Replica) -> Filling | None:
+        if replica.client is None:
+            return None
+        log = self._journal.log
+        return Filling(replica.client, self._journal.name, epoch=log.epoch, holder=log.holder)
+
+
+def _extents_in(image: Image, segments: set[str]) -> Iterator[tuple[str, Extent]]:
+    """(path, extent) of all content in some segments."""
+    for path, node in nodes.walk("", image.tree.root):
+        if not isinstance(node, nodes.Directory):
+            for number, offset, length, crc in nodes.extents_of(node):
+                segment = image.tree.objects[number]
+                if segment in segments:
+                    yield path, Extent(object=segment, offset=offset, length=length, crc=crc)

@@ -1,0 +1,440 @@
+"""The writer: one process that orders all changes of a volume, and answers when k members have synced them.
+
+Belongs here: the interface of a volume (journal/volume.py) on top of a log. An operation is checked against the
+*pending* image, becomes a record, and is answered when that record is acknowledged; what others see is the
+*acknowledged* image. An answer that rests on a pending record, a refusal included, waits for that record.
+
+    put ─ check (preconditions.py) ─ record (log.py) ─┬─ members (replication.py) ─ acknowledged ─ answer
+                                                      └─ local copy (local_log.py), never waited for
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from journal import in_place, preconditions
+from journal.announcing import announce
+from journal.background import background
+from journal.change import (
+    Abandon,
+    Change,
+    Chunk,
+    Claim,
+    Commit,
+    Delete,
+    MakeDirectory,
+    Mark,
+    Pin,
+    Put,
+    Rename,
+    encode_change,
+)
+from journal.content import Content
+from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, refused
+from journal.housekeeping import Housekeeping
+from journal.image import PINS_MAX
+from journal.local_log import open_local_log
+from journal.log import Log
+from journal.member_links import member_links
+from journal.opening import take_over
+from journal.operation_window import OperationWindow
+from journal.paths import check_path
+from journal.record import NO_CLIENT, Kind, Lsn
+from journal.replica_progress import ReplicaProgress, Standing
+from journal.replica_set import ReplicaSet
+from journal.settings import JournalSettings, Surroundings
+from journal.statistics import MemberStatistics, VolumeStatistics
+from journal.streamed_write import JournalWrite
+from journal.volume import PAGE_ENTRIES_MAX, PIN_SECONDS_MAX, PUT_BYTES_MAX, OperationId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from journal.disk import Disk
+    from journal.image import Image
+    from journal.local_log import LocalLog
+    from journal.opening import Opened
+    from journal.operation_window import Answer
+    from journal.record import RecordHeader
+    from journal.segment import SegmentHeader
+    from journal.volume import Buffer, FileStatus, MarkValue, Page, PathClaim
+
+AnswerT = TypeVar("AnswerT", bound="Answer")
+
+
+class Journal:
+    """A volume and its one writer; `open_journal` makes it. Implements journal/volume.py: see there for promises."""
+
+    def __init__(
+        self, name: str, opened: Opened, local: LocalLog, *, settings: JournalSettings, surroundings: Surroundings
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.surroundings = surroundings
+        self.local = local
+        progress = ReplicaProgress(opened.end.segment.membership, trim=opened.end.segment.trim)
+        progress.acknowledged = opened.end.lsn
+        self.log = Log(
+            opened.end, progress, settings=settings, timekeeper=opened.timekeeper, wall_ms=surroundings.wall_ms
+        )
+        self.log.trim_snapshot = opened.snapshot
+        self.pending = opened.image
+        self.acknowledged = opened.image.copy(OperationWindow())
+        self.acknowledged.keeps_answers = False
+        self.replicas = ReplicaSet(self, damaged=opened.damaged)
+        self.content = Content(self)
+        self.housekeeping = Housekeeping(self)
+        self._unacknowledged: deque[tuple[RecordHeader, Change | SegmentHeader]] = deque()
+        self._client = surroundings.chance.randbytes(16)
+        self._sequence = 0
+        self._uploads = 0
+        self.log.on_acknowledged = self._show
+
+    @property
+    def epoch(self) -> int:
+        return self.log.epoch
+
+    @property
+    def holder(self) -> bytes:
+        return self.log.holder
+
+    @property
+    def acknowledged_lsn(self) -> int:
+        return self.log.acknowledged.lsn
+
+    async def wait_lost(self) -> JournalError:
+        """Return, with the reason, when a newer owner has taken the volume."""
+        await self.replicas.stopped.wait()
+        return self.replicas.why_stopped()
+
+    def statistics(self) -> VolumeStatistics:
+        """How it stands, for metrics."""
+        return VolumeStatistics(
+            epoch=self.epoch,
+            written_lsn=self.log.end,
+            acknowledged_lsn=self.acknowledged_lsn,
+            oldest_lsn=self.acknowledged.trim,
+            files=self.acknowledged.tree.file_count,
+            members=tuple(
+                MemberStatistics(
+                    address=one.member.address, in_sync=one.standing is Standing.IN_SYNC, lag_bytes=one.lag_bytes
+                )
+                for one in self.replicas.status()
+            ),
+        )
+
+    # ---- changes
+
+    async def put(
+        self,
+        path: str,
+        payload: Buffer,
+        *,
+        overwrite: bool = False,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> FileStatus:
+        if len(payload) > PUT_BYTES_MAX:
+            raise refused(JournalCode.TOO_LARGE, f"a put has at most {PUT_BYTES_MAX} bytes; stream what is larger")
+
+        check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
+        return cast("FileStatus", await self.change(check, operation, payload))
+
+    def put_soon(
+        self,
+        path: str,
+        payload: bytes,
+        *,
+        payload_crc: int,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None,
+        modified_ms: int | None,
+        answered: Callable[[Answer], None],
+    ) -> bool:
+        log = self.log
+        log.acknowledged.check()
+        if log.unacknowledged_bytes > self.settings.unacknowledged_bytes_max or len(payload) > PUT_BYTES_MAX:
+            return False
+        check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
+        answer = self._decide(check, operation, payload, payload_crc=payload_crc)
+        log.acknowledged.call_back(log.end, answered, answer)
+        return True
+
+    def _check_put(
+        self, path: str, *, overwrite: bool, claim: PathClaim | None, modified_ms: int | None
+    ) -> Callable[[], Put]:
+        def check() -> Put:
+            preconditions.check_write(self.pending, path, overwrite=overwrite, claim=claim)
+            return Put(path=path, modified_ms=modified_ms)
+
+        return check
+
+    async def open_write(
+        self,
+        path: str,
+        *,
+        overwrite: bool = False,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> JournalWrite:
+        check_path(path)
+        self._uploads += 1
+
+        def check(size: int) -> Commit:
+            preconditions.check_write(self.pending, path, overwrite=overwrite, claim=claim)
+            return Commit(upload=upload, path=path, size=size, modified_ms=modified_ms)
+
+        async def put(payload: Buffer) -> FileStatus:
+            return await self.put(
+                path, payload, overwrite=overwrite, operation=operation, claim=claim, modified_ms=modified_ms
+            )
+
+        upload = self._uploads
+        return JournalWrite(self, upload, operation=operation, check=check, put=put)
+
+    async def append(
+        self, path: str, data: Buffer, *, operation: OperationId | None = None, claim: PathClaim | None = None
+    ) -> FileStatus:
+        return await in_place.append(self, path, data, operation=operation, claim=claim)
+
+    async def truncate(
+        self, path: str, size: int, *, operation: OperationId | None = None, claim: PathClaim | None = None
+    ) -> FileStatus:
+        return await in_place.truncate(self, path, size, operation=operation, claim=claim)
+
+    async def mkdirs(self, path: str, *, operation: OperationId | None = None, claim: PathClaim | None = None) -> None:
+        def check() -> MakeDirectory | None:
+            wanted = preconditions.check_make_directories(self.pending, path, claim=claim)
+            return MakeDirectory(path=path) if wanted else None
+
+        await self.change(check, operation)
+
+    async def delete(
+        self,
+        path: str,
+        *,
+        recursive: bool = False,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
+    ) -> bool:
+        def check() -> Delete | None:
+            wanted = preconditions.check_delete(self.pending, path, recursive=recursive, claim=claim)
+            return Delete(path=path) if wanted else None
+
+        return bool(await self.change(check, operation, nothing=False))
+
+    async def rename(
+        self,
+        source: str,
+        target: str,
+        *,
+        overwrite: bool = False,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
+    ) -> None:
+        def check() -> Rename | None:
+            wanted = preconditions.check_rename(self.pending, source, target, overwrite=overwrite, claim=claim)
+            return Rename(source=source, target=target) if wanted else None
+
+        await self.change(check, operation)
+
+    async def claim(self, path: str, claim: PathClaim, *, operation: OperationId | None = None) -> None:
+        def check() -> Claim | None:
+            new = preconditions.check_claim(self.pending, path, claim)
+            return Claim(path=path, application=claim.application, start_time=claim.start_time) if new else None
+
+        await self.change(check, operation)
+
+    async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId | None = None) -> None:
+        await self.change(lambda: Mark(values=dict(values)), operation)
+
+    async def pin(self, name: str, *, lsn: int, seconds: float, operation: OperationId | None = None) -> None:
+        """Keep readable what the image at `lsn` refers to, for so long; 0: no longer. OUT_OF_RETENTION, BAD_REQUEST."""
+
+        def check() -> Pin:
+            if not 0 <= seconds <= PIN_SECONDS_MAX:
+                raise refused(JournalCode.BAD_REQUEST, f"a pin holds for up to {PIN_SECONDS_MAX} seconds")
+            if not seconds:
+                return Pin(name=name, lsn=Lsn(lsn), expires_ms=0)
+            if lsn < self.pending.trim:
+                raise refused(JournalCode.OUT_OF_RETENTION, f"LSN {lsn} is older than what is kept")
+            if lsn > self.acknowledged_lsn:
+                raise refused(JournalCode.BAD_REQUEST, f"LSN {lsn} is not reached yet")
+            now_ms = self.log.now_ms()
+            others = [pin for pin in self.pending.pins.values() if pin.name != name and pin.expires_ms > now_ms]
+            if len(others) >= PINS_MAX:
+                raise refused(JournalCode.BAD_REQUEST, f"there are {PINS_MAX} pins already; release some")
+            return Pin(name=name, lsn=Lsn(lsn), expires_ms=now_ms + int(seconds * 1000))
+
+        await self.change(check, operation)
+
+    # ---- what is shown: the acknowledged image
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        return self.content.read(path, offset, length)
+
+    async def stat(self, path: str) -> FileStatus:
+        self.log.acknowledged.check()
+        return self.acknowledged.tree.stat(check_path(path))
+
+    async def list(self, path: str, *, after: str = "", limit: int = PAGE_ENTRIES_MAX) -> Page:
+        self.log.acknowledged.check()
+        return self.acknowledged.tree.list_page(check_path(path), after=after, limit=limit)
+
+    # ---- how a change is made
+
+    async def change(
+        self,
+        check: Callable[[], Change | None],
+        operation: OperationId | None,
+        payload: Buffer = b"",
+        *,
+        nothing: Answer = None,
+    ) -> Answer:
+        """Check, write and wait. `check` raises the refusal, or says what to write; None answers `nothing`.
+
+        Everything up to the wait happens at once, so that no other change comes between check and record. Cancelled
+        while waiting: the record is written all the same, and the operation's answer is kept.
+        """
+        self.log.acknowledged.check()
+        if self.log.unacknowledged_bytes > self.settings.unacknowledged_bytes_max:
+            await self.wait_room()
+        operation = operation or self._next_operation()
+        answer = self._decide(check, operation, payload, nothing=nothing)
+        if self.log.acknowledged.lsn < self.log.end:
+            await self.log.acknowledged.wait(self.log.end)
+        if isinstance(answer, JournalError):
+            raise answer
+        return answer
+
+    def _decide(
+        self,
+        check: Callable[[], Change | None],
+        operation: OperationId,
+        payload: Buffer,
+        *,
+        payload_crc: int | None = None,
+        nothing: Answer = None,
+    ) -> Answer:
+        kept = self.pending.operations.find(operation)
+        if kept is not None:
+            return kept.answer
+        try:
+            change = check()
+        except JournalError as refusal:
+            self._keep(operation, refusal)
+            return refusal
+        if change is None:
+            self._keep(operation, nothing)
+            return nothing
+        return self.write(change, payload, payload_crc=payload_crc, operation=operation)
+
+    def write(
+        self,
+        change: Change,
+        payload: Buffer = b"",
+        *,
+        payload_crc: int | None = None,
+        operation: OperationId | None = None,
+    ) -> Answer:
+        """Write a record and apply it to the pending image. What it answers counts once it is acknowledged."""
+        meta = encode_change(change)
+        client, sequence = operation or (NO_CLIENT, 0)
+        head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
+        answer = _apply(self.pending, header, change)  # before it is in the log: a record that fits no tree must not be
+        self.log.add(header, head, payload)
+        self._unacknowledged.append((header, change))
+        if self.log.segment_bytes >= self.housekeeping.segment_bytes_max:
+            self.roll()
+        return answer
+
+    def roll(self) -> None:
+        """Begin the next segment."""
+        header, segment = self.log.open_segment(trim=self.acknowledged.trim)
+        _apply(self.pending, header, segment)
+        self._unacknowledged.append((header, segment))
+
+    def _keep(self, operation: OperationId, answer: Answer) -> None:
+        self.pending.operations.keep(operation, answer, time_ms=self.pending.time_ms, recorded=False)
+
+    def _show(self) -> None:
+        """Apply what is acknowledged to the image that is shown."""
+        lsn, waiting = self.log.acknowledged.lsn, self._unacknowledged
+        while waiting and waiting[0][0].end_lsn <= lsn:
+            header, change = waiting.popleft()
+            if header.kind is Kind.HEADER:  # a new segment: the image where it begins is worth keeping
+                answers = self.pending.operations.copy(until_ms=self.acknowledged.time_ms)
+                self.housekeeping.segment_opened(self.acknowledged.copy(answers))
+            _apply(self.acknowledged, header, change)
+
+    async def wait_room(self) -> None:
+        """Bounded memory: wait until most of what was written is acknowledged. Nothing has been done yet."""
+        if self.log.unacknowledged_bytes <= self.settings.unacknowledged_bytes_max:
+            return
+        enough = self.log.end - self.settings.unacknowledged_bytes_max // 2
+        try:
+            await self.log.acknowledged.wait(enough)
+        except UnavailableError as error:
+            if error.code is JournalCode.OUTCOME_UNKNOWN:
+                message = "too much waits for members that do not answer; the change was not made"
+                raise UnavailableError(JournalCode.UNAVAILABLE, message) from error
+            raise
+
+    def _next_operation(self) -> OperationId:
+        self._sequence += 1
+        return OperationId(client=self._client, sequence=self._sequence)
+
+    # ---- for a streamed write
+
+    def write_chunk(self, upload: int, offset: int, data: Buffer) -> None:
+        """A piece of a large file."""
+        self.write(Chunk(upload=upload, offset=offset), data)
+
+    def abandon(self, upload: int) -> None:
+        """The pieces of a file that will not be."""
+        if upload in self.pending.uploads:
+            self.write(Abandon(upload=upload))
+
+
+def _apply(image: Image, header: RecordHeader, change: Change | SegmentHeader) -> Answer:
+    """Apply what preconditions have allowed. If it does not fit, this process is wrong, and must not go on."""
+    try:
+        return image.apply(header, change)
+    except DamagedJournalError as error:
+        raise AssertionError(f"the writer made a change that does not fit its own tree: {error}") from error
+
+
+@asynccontextmanager
+async def open_journal(
+    volume: str,
+    *,
+    servers: Sequence[str],
+    directory: Path | Disk | None = None,
+    settings: JournalSettings | None = None,
+    surroundings: Surroundings | None = None,
+    accept_loss: bool = False,
+) -> AsyncIterator[Journal]:
+    """Take the volume over and write to it until the end of the block.
+
+    `servers` says where to look for members; who they are, the volume itself knows. `directory` keeps a local copy,
+    a cache that is locked meanwhile. Raises JournalError: VOLUME_NOT_FOUND, UNAVAILABLE (naming who is missing), LOST,
+    NOT_OWNER (somebody else is at it), LOCKED. When the block ends, what is not acknowledged may or may not be kept.
+    """
+    settings, surroundings = settings or JournalSettings(), surroundings or Surroundings()
+    async with open_local_log(directory, volume) as local:
+        async with member_links(volume, surroundings) as links:
+            opened = await take_over(links, servers, local, surroundings, accept_loss=accept_loss)
+        journal = Journal(volume, opened, local, settings=settings, surroundings=surroundings)
+        async with background() as nursery:
+            nursery.start_soon(journal.log.acknowledged.keep_time)
+            nursery.start_soon(local.run, journal.log.tail, journal.log.tail.next_index, journal.log.grown)
+            journal.replicas.start(nursery)
+            journal.housekeeping.start(nursery)
+            nursery.start_soon(announce, journal)
+            yield journal

@@ -1,0 +1,171 @@
+"""The log of the one owner: where it ends, its retained chain of segments, who has how much of it.
+
+Belongs here: encoding records one after another, opening segments, the acknowledged LSN. What records do to the tree is
+journal.py's business, how they reach the members replication.py's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import trio
+
+from journal.acknowledgement import Acknowledgement
+from journal.log_tail import LogTail
+from journal.record import NO_CLIENT, Kind, Lsn, encode_record
+from journal.recovery import Base, Link
+from journal.segment import encode_segment_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from journal.errors import JournalError
+    from journal.membership import Member
+    from journal.record import Chain, RecordHeader
+    from journal.replica_progress import ReplicaProgress
+    from journal.segment import SegmentHeader
+    from journal.settings import JournalSettings
+    from journal.timekeeping import Timekeeper
+    from journal.volume import Buffer
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotObject:
+    """An index snapshot as an object."""
+
+    name: str
+    size: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """Where a takeover has left the log: the header just written, and what lies before it."""
+
+    segment: SegmentHeader
+    links: tuple[Link, ...]  # oldest first; the last one is the segment's
+    lsn: Lsn
+    chain: Chain
+
+
+class Log:
+    """Grows at `end`; `acknowledged.lsn` follows. One task at a time writes: nothing here awaits but `wait`."""
+
+    def __init__(
+        self,
+        end: LogEnd,
+        progress: ReplicaProgress,
+        *,
+        settings: JournalSettings,
+        timekeeper: Timekeeper,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.segment = end.segment
+        self.links = list(end.links)
+        self.end: Lsn = end.lsn
+        self.chain = end.chain
+        self.progress = progress
+        self.tail = LogTail(lsn=end.lsn, bytes_max=settings.tail_bytes_max)
+        self.acknowledged = Acknowledgement(end.lsn, wait_seconds=settings.quorum_seconds)
+        self.grown = trio.lowlevel.ParkingLot()
+        self.trim_snapshot: SnapshotObject | None = None  # part of the retained chain: the image where it begins
+        self.granted: set[Member] = set(end.segment.granted)
+        self.on_acknowledged: Callable[[], None] = lambda: None
+        self.segment_time_ms = timekeeper.last_ms  # when the segment at hand was opened
+        self._opened_lsn = end.lsn
+        self._timekeeper = timekeeper
+        self._wall_ms = wall_ms
+
+    @property
+    def epoch(self) -> int:
+        return self.segment.epoch
+
+    @property
+    def holder(self) -> bytes:
+        return self.segment.holder
+
+    @property
+    def segment_bytes(self) -> int:
+        """How long the segment at hand is."""
+        return self.end - self.segment.start
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        return self.end - self.acknowledged.lsn
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the segment at hand has more than its header."""
+        return self.end > self._opened_lsn
+
+    def now_ms(self) -> int:
+        """The volume's clock: never before the last record."""
+        return max(self._wall_ms(), self._timekeeper.last_ms)
+
+    def clock_jump_ms(self) -> int:
+        """How far somebody has set the wall clock since the last call; 0 mostly. Records' times never go back."""
+        return self._timekeeper.jump_ms(self._wall_ms(), int(trio.current_time() * 1000))
+
+    def encode(
+        self,
+        kind: Kind,
+        meta: bytes,
+        payload: Buffer = b"",
+        payload_crc: int | None = None,
+        *,
+        client: bytes = NO_CLIENT,
+        sequence: int = 0,
+    ) -> tuple[bytes, RecordHeader]:
+        """The record that `add` may write next: everything before its payload as bytes, and its header."""
+        return encode_record(
+            kind=kind,
+            lsn=self.end,
+            acknowledged_lsn=Lsn(self.acknowledged.lsn),
+            time_ms=self._timekeeper.next_ms(self._wall_ms()),
+            meta=meta,
+            chain=self.chain,
+            payload=payload,
+            payload_crc=payload_crc,
+            client=client,
+            sequence=sequence,
+        )
+
+    def add(self, header: RecordHeader, head: bytes, payload: Buffer = b"") -> None:
+        """Write the record that was encoded last at the end of the log."""
+        assert header.lsn == self.end, "a record is written where it was encoded for"
+        self.tail.add(self.segment, b"".join((head, payload)) if payload else head)
+        self.end, self.chain = header.end_lsn, header.chain
+        if self.grown:
+            self.grown.unpark_all()
+
+    def open_segment(self, *, trim: int) -> tuple[RecordHeader, SegmentHeader]:
+        """End the segment at hand, begin the next one with its header record."""
+        base = Base(segment=str(self.segment.name), end=self.end, chain=self.chain)
+        self.links[-1] = dataclasses.replace(self.links[-1], end=self.end)
+        self.segment = dataclasses.replace(
+            self.segment, base=base, trim=Lsn(trim), granted=frozenset(self.granted), accepted_loss=""
+        )
+        self.links.append(Link(segment=str(self.segment.name), start=self.end, end=None))
+        head, header = self.encode(Kind.HEADER, encode_segment_header(self.segment))
+        self.add(header, head)
+        self.segment_time_ms, self._opened_lsn = header.time_ms, self.end
+        return header, self.segment
+
+    def retain(self, lsn: int) -> list[Link]:
+        """Give up segments that end at or before `lsn`; returns them."""
+        gone = [link for link in self.links if link.end is not None and link.end <= lsn]
+        self.links = self.links[len(gone) :]
+        return gone
+
+    def advanced(self) -> None:
+        """Some member has come further: acknowledge what k of them have."""
+        lsn = self.progress.acknowledged
+        if lsn > self.acknowledged.lsn:
+            self.acknowledged.advance(lsn)
+            self.tail.release(lsn)
+            self.on_acknowledged()
+            self.acknowledged.wake()
+
+    def stop(self, reason: Callable[[], JournalError]) -> None:
+        """Nothing more will be acknowledged."""
+        self.acknowledged.stop(reason)

@@ -1,0 +1,195 @@
+"""Nodes of the tree of files in memory: nested dicts with packed leaves, within 300 bytes for each file. Pure.
+
+Belongs here: nodes, the packed form of a file (time and extents), finding and walking. What holds a tree together, and
+how it changes, is in file_tree.py.
+
+A file is `u64 modified_ms | (u32 object number, u64 offset, u32 length, u32 crc) …` as bytes: one small object instead
+of nine, shared freely between images since it never changes, and copied into index snapshots as it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from journal.paths import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TIME: Final = struct.Struct(">Q")
+_EXTENT: Final = struct.Struct(">IQII")
+_ONE_EXTENT_FILE: Final = struct.Struct(">QIQII")  # nearly every file
+_OBJECT_AND_LENGTH: Final = struct.Struct(">8xI8xI4x")  # of the extent in one of them
+EMPTY_FILE_BYTES: Final = _TIME.size
+EXTENT_BYTES: Final = _EXTENT.size
+ONE_EXTENT_FILE_BYTES: Final = EMPTY_FILE_BYTES + EXTENT_BYTES
+assert _ONE_EXTENT_FILE.size == _OBJECT_AND_LENGTH.size == ONE_EXTENT_FILE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """Where bytes of a file lie: in which object, from which offset, how many, and their CRC32C."""
+
+    object: str
+    offset: int
+    length: int
+    crc: int
+
+
+class Directory:
+    """Children by name. `names` is the sorted list of them, kept while nothing changes."""
+
+    __slots__ = ("_names", "children", "modified_ms")
+
+    def __init__(self, modified_ms: int, children: dict[str, Node] | None = None) -> None:
+        self.children: dict[str, Node] = {} if children is None else children
+        self.modified_ms = modified_ms
+        self._names: list[str] | None = None
+
+    def add(self, name: str, node: Node) -> None:
+        """Set a child."""
+        if name not in self.children:
+            self._names = None
+        self.children[name] = node
+
+    def remove(self, name: str) -> Node | None:
+        """Take a child out."""
+        self._names = None
+        return self.children.pop(name, None)
+
+    def names_after(self, after: str, count: int) -> list[str]:
+        """Up to `count` names that follow `after` in order."""
+        if self._names is None:
+            self._names = sorted(self.children)
+        start = bisect_right(self._names, after) if after else 0
+        return self._names[start : start + count]
+
+    def copy(self) -> Directory:
+        """This directory and all below it; packed files are shared."""
+        top = Directory(self.modified_ms, dict(self.children))
+        todo = [top]
+        while todo:
+            directory = todo.pop()
+            below = [(name, node) for name, node in directory.children.items() if type(node) is Directory]
+            for name, node in below:  # few among many files
+                directory.children[name] = twin = Directory(node.modified_ms, node.children.copy())
+                todo.append(twin)
+        return top
+
+
+PackedFile: TypeAlias = bytes
+Node: TypeAlias = "PackedFile | Directory"
+
+
+def pack_file(modified_ms: int, extents: bytes) -> PackedFile:
+    """A file from its time and packed extents."""
+    return _TIME.pack(modified_ms) + extents
+
+
+def pack_one_extent_file(modified_ms: int, number: int, offset: int, length: int, crc: int) -> PackedFile:
+    """As `pack_file` of `pack_extent`."""
+    return _ONE_EXTENT_FILE.pack(modified_ms, number, offset, length, crc)
+
+
+def one_extent_of(file: PackedFile) -> tuple[int, int]:
+    """(object number, length) of the extent of a file of ONE_EXTENT_FILE_BYTES."""
+    _, number, _, length, _ = _ONE_EXTENT_FILE.unpack(file)
+    return number, length
+
+
+def objects_and_lengths(files: bytes) -> Iterator[tuple[int, int]]:
+    """As `one_extent_of`, for each of many files of ONE_EXTENT_FILE_BYTES in one run."""
+    return _OBJECT_AND_LENGTH.iter_unpack(files)
+
+
+def pack_extent(number: int, offset: int, length: int, crc: int) -> bytes:
+    """One extent, with the object by its number in the image's table."""
+    return _EXTENT.pack(number, offset, length, crc)
+
+
+def modified_ms_of(node: Node) -> int:
+    """When a file's content, or a directory's list of children, last changed."""
+    if isinstance(node, Directory):
+        return node.modified_ms
+    time_ms: int = _TIME.unpack_from(node)[0]
+    return time_ms
+
+
+def extents_of(file: PackedFile) -> Iterator[tuple[int, int, int, int]]:
+    """(object number, offset, length, crc) of each extent in order."""
+    return iter_extents(memoryview(file)[EMPTY_FILE_BYTES:])
+
+
+def iter_extents(extents: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """As `extents_of`, for packed extents that are not a file (yet)."""
+    return _EXTENT.iter_unpack(extents)
+
+
+def size_of(file: PackedFile) -> int:
+    """The file's length in bytes."""
+    if len(file) == ONE_EXTENT_FILE_BYTES:  # nearly every file
+        length: int = _EXTENT.unpack_from(file, EMPTY_FILE_BYTES)[2]
+        return length
+    return sum(length for _, _, length, _ in extents_of(file))
+
+
+def crc_of(file: PackedFile) -> int | None:
+    """The CRC32C of the whole content if one extent holds it."""
+    if len(file) == ONE_EXTENT_FILE_BYTES:
+        crc: int = _EXTENT.unpack_from(file, EMPTY_FILE_BYTES)[3]
+        return crc
+    return 0 if len(file) == EMPTY_FILE_BYTES else None
+
+
+def find(root: Directory, path: str) -> Node | None:
+    """What lies at a path, None if nothing does (also if a file is in the way)."""
+    node: Node = root
+    if not path:
+        return node
+    for name in path.split("/"):
+        if not isinstance(node, Directory):
+            return None
+        child = node.children.get(name)
+        if child is None:
+            return None
+        node = child
+    return node
+
+
+def file_in_the_way(root: Directory, path: str) -> str | None:
+    """The path of a file where `path` needs a directory above it."""
+    node: Node = root
+    names = path.split("/")[:-1]
+    for depth, name in enumerate(names):
+        if not isinstance(node, Directory):
+            return "/".join(names[:depth])
+        child = node.children.get(name)
+        if child is None:
+            return None
+        node = child
+    return None if isinstance(node, Directory) else "/".join(names)
+
+
+def walk(path: str, node: Node) -> Iterator[tuple[str, Node]]:
+    """`node` and everything below it with paths, parents before children, in order of names."""
+    todo: list[tuple[str, Node]] = [(path, node)]
+    while todo:
+        at, one = todo.pop()
+        yield at, one
+        if isinstance(one, Directory):
+            names = one.names_after("", len(one.children))
+            todo.extend((join(at, name), one.children[name]) for name in reversed(names))
+
+
+def files_below(node: Node) -> Iterator[PackedFile]:
+    """Every file at or below `node`, in no order."""
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Directory):
+            todo.extend(one.children.values())
+        else:
+            yield one

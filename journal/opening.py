@@ -1,0 +1,320 @@
+"""Drives a takeover: performs the requests of takeover.py on real members, and gives back what they answered.
+
+Belongs here: connections to members while taking over, who is given up when. No rule of the takeover itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from journal.assembling import Assembly, CopySilentError, assemble, image_of, read_holdings, trim_snapshot
+from journal.background import background, beside
+from journal.catching_up import Filling
+from journal.errors import (
+    DamagedJournalError,
+    JournalCode,
+    JournalError,
+)
+from journal.index_snapshot import encode_snapshot, name_of_snapshot
+from journal.log import LogEnd
+from journal.member_links import MemberLinks, find_members
+from journal.record import Chain, Epoch, Kind, Lsn, Record, encode_record
+from journal.recovery import Base, Link
+from journal.segment import encode_segment_header
+from journal.takeover import Phase, Takeover
+from journal.takeover_messages import (
+    Answer,
+    Ask,
+    Assemble,
+    Assembled,
+    Extend,
+    Extended,
+    Fence,
+    Gone,
+    Granted,
+    NotAssembled,
+    Read,
+    Reason,
+    Request,
+    Silent,
+    Told,
+    Write,
+    Written,
+)
+from journal.takeover_words import given_up, meaning_of, refusal_of
+from journal.timekeeping import Timekeeper
+from sos_client.wire.errors import RefusedError, SosError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from journal.copies import MemberCopy
+    from journal.image import Image
+    from journal.local_log import LocalLog
+    from journal.log import SnapshotObject
+    from journal.membership import Configuration, Member
+    from journal.record import RecordHeader
+    from journal.recovery import SegmentFacts
+    from journal.segment import SegmentHeader
+    from journal.settings import Surroundings
+    from sos_client.client import SosClient
+
+ATTEMPTS_MAX: Final = 5  # two services that start at once get in each other's way; jittered pauses let one win
+ACCEPTED_LOSS_MAX: Final = 1000  # characters of the header's sentence about it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What a takeover leaves to the writer."""
+
+    end: LogEnd
+    image: Image
+    timekeeper: Timekeeper
+    snapshot: SnapshotObject | None  # part of the retained chain, once it has been trimmed
+    damaged: frozenset[Member]  # members whose copy of the last segment is not whole
+
+
+async def take_over(
+    links: MemberLinks,
+    servers: Sequence[str],
+    local: LocalLog,
+    surroundings: Surroundings,
+    *,
+    change: Configuration | None = None,
+    accept_loss: bool = False,
+) -> Opened:
+    """Become the volume's owner. JournalError says who is missing, who else is at it, or what is lost.
+
+    `accept_loss` goes on with the members that answer alone, and ends the log before the first record that none of
+    them has whole: what was acknowledged behind it is given up, and the new header says so.
+    """
+    known = await find_members(links, servers)
+    attempt = 0
+    while True:
+        attempt += 1
+        driver = _Driver(links, local, surroundings)
+        holder = surroundings.chance.randbytes(16)
+        state = await driver.run(Takeover(holder=holder, known=known, change=change, accept_loss=accept_loss))
+        if state.phase is Phase.SERVING:
+            return await driver.opened(state)
+        assert state.refusal is not None
+        known |= state.known
+        if state.refusal.reason is not Reason.OVERTAKEN or attempt == ATTEMPTS_MAX:
+            raise refusal_of(links.volume, state)
+        await trio.sleep(surroundings.chance.random() * 0.2 * attempt)
+
+
+class _Driver:
+    """One attempt."""
+
+    def __init__(self, links: MemberLinks, local: LocalLog, surroundings: Surroundings) -> None:
+        self._links = links
+        self._local = local
+        self._surroundings = surroundings
+        self._headers: dict[str, SegmentHeader] = {}  # every whole header seen
+        self._assembly: Assembly | None = None
+        self._written: dict[str, tuple[Record, bytes]] = {}  # the headers that this attempt writes
+        self._timekeeper = Timekeeper(0)
+        self._holder = b""
+        self._accept_loss = False
+        self._given_up = ""  # with accepted loss: which members
+        self._epoch = 0
+        self._mended: set[str] = set()  # labels of copies whose last segment was written anew
+
+    async def run(self, state: Takeover) -> Takeover:
+        """Perform requests until the attempt has come to an end."""
+        self._holder, self._accept_loss = state.holder, state.accept_loss
+        under_way: set[Request] = set()
+        send, receive = trio.open_memory_channel[tuple[Request, Answer]](64)
+        async with background() as nursery:
+            while state.phase not in (Phase.SERVING, Phase.REFUSED):
+                self._epoch = state.epoch
+                if state.survivors is not None:
+                    self._given_up = given_up(state)
+                for request in sorted(state.requests() - under_way, key=repr):  # so that runs can be repeated
+                    under_way.add(request)
+                    nursery.start_soon(self._perform, request, send)
+                request, answer = await receive.receive()
+                under_way.discard(request)
+                state = state.receive(answer)
+        return state
+
+    async def opened(self, state: Takeover) -> Opened:
+        """The log's end and the image there, after the attempt has succeeded."""
+        assembly = self._assembly
+        assert assembly is not None
+        copies = [self._links.copy_of(m, await self._links.of(m)) for m in sorted(state.written)]
+        local = [] if self._local.copy is None else [self._local.copy]
+        image = await image_of(self._links.volume, assembly, self._headers, [*local, *copies])
+        if self._local.copy is not None:  # with it the directory can be looked into by itself, from here on
+            snapshot_name, twin = name_of_snapshot(image, epoch=Epoch(self._epoch)), image.copy()
+            self._local.store_later(str(snapshot_name), lambda: beside(twin, lambda: encode_snapshot(twin)))
+        chain_links = [dataclasses.replace(assembly.links[-1], end=assembly.end.end)]
+        chain_links = [*assembly.links[:-1], *chain_links]
+        for record, data in self._written.values():
+            image.apply_record(record)
+            await self._local.store(str(_segment_of(image).name), data)
+            chain_links[-1] = dataclasses.replace(chain_links[-1], end=record.header.lsn)
+            chain_links.append(Link(segment=str(_segment_of(image).name), start=record.header.lsn, end=None))
+        end = LogEnd(segment=_segment_of(image), links=tuple(chain_links), lsn=image.lsn, chain=image.chain)
+        snapshot = await trim_snapshot(assembly, self._headers, copies)
+        damaged = assembly.damaged - self._mended
+        return Opened(
+            end=end,
+            image=image,
+            timekeeper=self._timekeeper,
+            snapshot=snapshot,
+            damaged=frozenset(m for m in end.segment.membership.members if str(m) in damaged),
+        )
+
+    async def _perform(self, request: Request, send: trio.MemorySendChannel[tuple[Request, Answer]]) -> None:
+        if isinstance(request, Assemble):
+            answer = await self._assemble(request)
+        else:
+            try:
+                client = await self._links.of(request.member)
+                answer = await self._ask(request, client)
+            except RefusedError as error:
+                answer = meaning_of(request.member, error)
+            except JournalError as error:
+                if error.code is JournalCode.TOO_NEW:
+                    raise
+                answer = Silent(member=request.member)
+            except SosError:
+                answer = Silent(member=request.member)
+        await send.send((request, answer))
+
+    async def _ask(self, request: Request, client: SosClient) -> Answer:
+        volume = self._links.volume
+        match request:
+            case Ask(member=member) | Read(member=member):
+                return await self._tell(member, client)
+            case Fence(member=member, epoch=epoch):
+                await client.fence(volume, epoch, self._holder)
+                return Granted(member=member)
+            case Extend(member=member, end=end):
+                return await self._extend(member, client, end)
+            case Write(member=member, facts=facts):
+                record, data = self._header(facts)
+                filling = Filling(client, volume, epoch=self._epoch, holder=self._holder)
+                size, _ = (await filling.sizes()).get(facts.name, (0, False))
+                await filling.whole(facts.name, data, size=size)
+                end = Base(segment=facts.name, end=record.header.end_lsn, chain=record.header.chain)
+                return Written(member=member, end=end)
+            case _:
+                raise AssertionError(request)
+
+    async def _tell(self, member: Member, client: SosClient) -> Answer:
+        if (await client.use(self._links.volume)).incarnation != member.incarnation:
+            return Gone(member=member)
+        holdings = await read_holdings(self._links.copy_of(member, client), self._headers)
+        # Asked after the headers were read: if the claim is ours now, it was ours while they were.
+        epoch = (await client.use(self._links.volume)).epoch
+        facts = frozenset(header.facts for header in holdings.headers.values())
+        return Told(member=member, epoch=epoch, facts=facts, damaged=holdings.damaged)
+
+    async def _assemble(self, request: Assemble) -> Answer:
+        copies: dict[MemberCopy, Member] = {}
+        for member in sorted(request.members):
+            try:
+                copies[self._links.copy_of(member, await self._links.of(member))] = member
+            except SosError:
+                return Silent(member=member)
+        try:
+            self._assembly = await assemble(
+                request.facts, list(copies), self._local.copy, accept_loss=self._accept_loss
+            )
+        except DamagedJournalError as error:
+            if error.code is JournalCode.TOO_NEW:
+                raise
+            lsn = error.fields.get("lsn")
+            return NotAssembled(lsn=lsn if isinstance(lsn, int) else 0, reason=error.message)
+        except CopySilentError as error:
+            return Silent(member=next(member for copy, member in copies.items() if copy is error.copy))
+        self._timekeeper = Timekeeper(self._assembly.time_ms)
+        return Assembled(end=self._assembly.end)
+
+    async def _extend(self, member: Member, client: SosClient, end: Base) -> Answer:
+        assembly = self._assembly
+        assert assembly is not None
+        copies = [] if self._local.copy is None else [self._local.copy]
+        others = [one for one in assembly.copies if one.label != str(member)]
+        is_damaged = str(member) in assembly.damaged - self._mended
+        filling = Filling(client, self._links.volume, epoch=self._epoch, holder=self._holder)
+        sizes = await filling.sizes()
+        for link in assembly.links:
+            size, sealed = sizes.get(link.segment, (0, False))
+            stop = assembly.end.end if link.end is None else link.end
+            if (is_damaged and link.end is None) or (sealed and link.start + size < stop):
+                await filling.anew(link, end=stop, copies=[*copies, *assembly.copies])
+            elif not sealed:
+                known = assembly.known_before(link.start + size) if link.end is None else None
+                await filling.segment(link, size=size, end=stop, copies=[*copies, *others], known=known)
+        snapshot = await trim_snapshot(assembly, self._headers, assembly.copies)
+        if snapshot is not None:
+            size, _ = sizes.get(snapshot.name, (0, False))
+            if size < snapshot.size:
+                await filling.snapshot(snapshot.name, size=size, copies=[*copies, *others])
+        await self._extend_headers(filling, sizes, end)
+        self._mended.add(str(member))
+        return Extended(member=member)
+
+    async def _extend_headers(self, filling: Filling, sizes: dict[str, tuple[int, bool]], end: Base) -> None:
+        """The headers of this attempt that lie before `end`: while members change, the first of two."""
+        for name, (record, data) in self._written.items():
+            if record.header.lsn < end.end:
+                await filling.whole(name, data, size=sizes.get(name, (0, False))[0])
+
+    def _accepted_loss(self) -> str:
+        """What an operator has given up, for the header; empty if nothing."""
+        if not self._accept_loss:
+            return ""
+        assert self._assembly is not None
+        return "; ".join(part for part in (self._given_up, self._assembly.given_up) if part)[:ACCEPTED_LOSS_MAX]
+
+    def _header(self, facts: SegmentFacts) -> tuple[Record, bytes]:
+        """The same header record for every member."""
+        if facts.name not in self._written:
+            assert facts.base is not None
+            previous = self._headers[facts.base.segment]
+            header = dataclasses.replace(
+                previous,
+                membership=self._links.where_found(facts.membership),
+                epoch=Epoch(facts.epoch),
+                holder=facts.holder,
+                granted=facts.granted,
+                base=facts.base,
+                trim=Lsn(facts.trim),
+                accepted_loss=self._accepted_loss(),
+            )
+            time_ms = self._timekeeper.next_ms(self._surroundings.wall_ms())
+            record, data = header_record(header, time_ms=time_ms)
+            self._headers[facts.name] = header
+            self._written[facts.name] = record, data
+        return self._written[facts.name]
+
+
+def header_record(header: SegmentHeader, *, time_ms: int) -> tuple[Record, bytes]:
+    """A segment's first record, as a value and as bytes."""
+    meta = encode_segment_header(header)
+    data, fields = _encode(header, meta, time_ms)
+    return Record(header=fields, meta=meta, payload=b""), data
+
+
+def _encode(header: SegmentHeader, meta: bytes, time_ms: int) -> tuple[bytes, RecordHeader]:
+    return encode_record(
+        kind=Kind.HEADER,
+        lsn=header.start,
+        acknowledged_lsn=header.start,
+        time_ms=time_ms,
+        meta=meta,
+        chain=Chain(header.chain_before),
+    )
+
+
+def _segment_of(image: Image) -> SegmentHeader:
+    assert image.segment is not None
+    return image.segment

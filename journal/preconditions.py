@@ -1,0 +1,113 @@
+"""Whether a change may be made, asked of the pending image before its record is written. Pure.
+
+Each function raises the refusal, or says what is to be written. The rules are those of Hadoop's file systems where
+Spark relies on them; the order of checks is fixed, so that the same situation gives the same answer in every process:
+fenced first, since a driver that lost its checkpoint must learn that, whatever else is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from journal import nodes
+from journal.errors import JournalCode, refused
+from journal.nodes import Directory
+from journal.paths import ROOT, check_path, is_within, parent_of
+
+if TYPE_CHECKING:
+    from journal.image import Image
+    from journal.nodes import PackedFile
+    from journal.volume import PathClaim
+
+
+def check_write(image: Image, path: str, *, overwrite: bool, claim: PathClaim | None) -> None:
+    """A put or a commit.
+
+    BAD_PATH, FENCED, IS_DIRECTORY, ALREADY_EXISTS, NOT_DIRECTORY (a file where a parent must be).
+    """
+    check_path(path)
+    image.claims.check(path, claim)
+    node = image.tree.node(path)
+    if isinstance(node, Directory):
+        raise refused(JournalCode.IS_DIRECTORY, f"{path or '/'} is a directory", path=path)
+    if node is not None and not overwrite:
+        raise refused(JournalCode.ALREADY_EXISTS, f"{path} exists already", path=path)
+    if node is None:
+        _check_parents(image, path)
+
+
+def check_in_place(image: Image, path: str, *, claim: PathClaim | None) -> PackedFile:
+    """The file that an append or a truncate changes. BAD_PATH, FENCED, NOT_FOUND, IS_DIRECTORY."""
+    check_path(path)
+    image.claims.check(path, claim)
+    node = nodes.find(image.tree.root, path)
+    if node is None:
+        raise refused(JournalCode.NOT_FOUND, f"there is nothing at {path or '/'}", path=path)
+    if isinstance(node, Directory):
+        raise refused(JournalCode.IS_DIRECTORY, f"{path or '/'} is a directory", path=path)
+    return node
+
+
+def check_make_directories(image: Image, path: str, *, claim: PathClaim | None) -> bool:
+    """Whether there is a directory to make. FENCED, NOT_DIRECTORY."""
+    check_path(path)
+    image.claims.check(path, claim)
+    node = nodes.find(image.tree.root, path)
+    if node is None:
+        _check_parents(image, path)
+        return True
+    if not isinstance(node, Directory):
+        raise refused(JournalCode.NOT_DIRECTORY, f"{path} is a file", path=path)
+    return False
+
+
+def check_delete(image: Image, path: str, *, recursive: bool, claim: PathClaim | None) -> bool:
+    """Whether there is something to delete. FENCED, NOT_EMPTY. Of the root, its content: it stays itself."""
+    check_path(path)
+    image.claims.check(path, claim, subtree=True)
+    node = nodes.find(image.tree.root, path)
+    if node is None:
+        return False
+    if isinstance(node, Directory) and node.children and not recursive:
+        raise refused(JournalCode.NOT_EMPTY, f"{path or '/'} is not empty", path=path)
+    return path != ROOT or bool(image.tree.root.children)
+
+
+def check_rename(image: Image, source: str, target: str, *, overwrite: bool, claim: PathClaim | None) -> bool:
+    """Whether there is something to move (not onto itself). FENCED, NOT_FOUND, BAD_REQUEST, ALREADY_EXISTS and more."""
+    check_path(source)
+    check_path(target)
+    image.claims.check(source, claim, subtree=True)
+    image.claims.check(target, claim, subtree=True)
+    moved = nodes.find(image.tree.root, source)
+    if moved is None:
+        raise refused(JournalCode.NOT_FOUND, f"there is nothing at {source or '/'}", path=source)
+    if source == target:
+        return False
+    if ROOT in (source, target) or is_within(target, source):
+        raise refused(JournalCode.BAD_REQUEST, f"{source or '/'} cannot be moved to {target or '/'}", path=target)
+    there = nodes.find(image.tree.root, target)
+    if isinstance(there, Directory):
+        raise refused(JournalCode.IS_DIRECTORY, f"{target} is a directory", path=target)
+    if there is not None and not overwrite:
+        raise refused(JournalCode.ALREADY_EXISTS, f"{target} exists already", path=target)
+    if there is not None and isinstance(moved, Directory):
+        raise refused(JournalCode.NOT_DIRECTORY, f"{target} is a file, {source} a directory", path=target)
+    if there is None:
+        _check_parents(image, target)
+    return True
+
+
+def check_claim(image: Image, path: str, claim: PathClaim) -> bool:
+    """Whether the claim is new. FENCED if a later one is known, here or above."""
+    check_path(path)
+    image.claims.check(path, claim)
+    return image.claims.of(path) != claim
+
+
+def _check_parents(image: Image, path: str) -> None:
+    file = nodes.file_in_the_way(image.tree.root, path)
+    if file is not None:
+        raise refused(
+            JournalCode.NOT_DIRECTORY, f"{file} is a file, so {path} cannot be below it", path=parent_of(path)
+        )

@@ -1,0 +1,86 @@
+"""Mending a copy: each damaged or missing segment or index snapshot is replaced by a whole one from the other copies.
+
+SOS servers never overwrite, so a damaged object is written anew beside it (stored_objects.py), under the claim that the
+volume's owner holds; the owner is not disturbed. The last segment, which the owner appends to, is the owner's to mend:
+the next takeover does. In a local directory, which must not be in use, a file is replaced by renaming.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from journal.catching_up import verified_bytes
+from journal.copies import DirectoryCopy, MemberCopy
+from journal.errors import DamagedJournalError, JournalCode, JournalError
+from journal.index_snapshot import decode_snapshot, parse_snapshot_name
+from journal.reading import read_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from journal.copies import Copy
+    from journal.reading import VolumeReader
+    from journal.recovery import Link
+    from journal.verification import CopyReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """One object to be replaced on one copy."""
+
+    copy: Copy
+    object: str
+    present: bool  # whether there is a damaged one to be removed first
+    why: str
+
+
+def plan_repairs(reader: VolumeReader, copy: Copy, report: CopyReport) -> list[Repair]:
+    """What `verify_copy` found that can be mended from outside: everything but the segment that is being written."""
+    last = reader.chain.links[-1].segment
+    repairs: dict[str, Repair] = {}
+    for fault in report.faults:
+        if fault.object == last and not isinstance(copy, DirectoryCopy):
+            continue
+        present = (copy.label, fault.object) in reader.chain.sizes
+        repairs.setdefault(fault.object, Repair(copy=copy, object=fault.object, present=present, why=fault.what))
+    return list(repairs.values())
+
+
+async def carry_out(reader: VolumeReader, repair: Repair, progress: Callable[[int], None]) -> int:
+    """Replace the object; how many bytes were written. LOST if no other copy has it whole; nothing was changed then."""
+    others = [copy for copy in reader.copies if copy is not repair.copy]
+    if parse_snapshot_name(repair.object) is not None:
+        data = await _whole_snapshot(reader, repair.object, others)
+    else:
+        link = next(link for link in reader.chain.links if link.segment == repair.object)
+        stop = reader.acknowledged_lsn if link.end is None else link.end
+        data = await read_segment(link, others, stop=stop)
+    assert isinstance(repair.copy, MemberCopy | DirectoryCopy)
+    await repair.copy.replace(repair.object, data, present=repair.present)
+    progress(len(data))
+    return len(data)
+
+
+async def read_segment(link: Link, copies: Sequence[Copy], *, stop: int) -> bytes:
+    """The segment's bytes up to `stop`, every record checked, from copies that complete each other.
+
+    LOST if they do not.
+    """
+    async with aclosing(verified_bytes(copies, link, start=link.start, end=stop)) as pieces:
+        return b"".join([piece async for piece in pieces])
+
+
+async def _whole_snapshot(reader: VolumeReader, name: str, copies: list[Copy]) -> bytes:
+    for copy in copies:
+        size = reader.chain.sizes.get((copy.label, name))
+        if size is None:
+            continue
+        try:
+            data = await read_whole(copy, name, size)
+            decode_snapshot(data)
+        except JournalError:
+            continue
+        return data
+    raise DamagedJournalError(JournalCode.LOST, f"LOST: no other copy has {name} whole", object=name)

@@ -1,0 +1,76 @@
+"""A large file on its way into a volume, in pieces; nothing of it is visible before commit.
+
+What fits one record is held back and written as one at commit: most files that are streamed turn out to be small.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from journal.errors import JournalCode, refused
+from journal.volume import PUT_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from journal.change import Commit
+    from journal.journal import Journal
+    from journal.volume import Buffer, FileStatus, OperationId
+
+
+class JournalWrite:
+    """Implements StreamedWrite of journal/volume.py. Used by one task at a time."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        upload: int,
+        *,
+        operation: OperationId | None,
+        check: Callable[[int], Commit],
+        put: Callable[[Buffer], Awaitable[FileStatus]],
+    ) -> None:
+        self._journal = journal
+        self._upload = upload
+        self._operation = operation
+        self._check = check
+        self._put = put
+        self._held = bytearray()
+        self._written = 0
+        self._over = False
+
+    async def write(self, data: Buffer) -> None:
+        """Add bytes; waits while too much of the volume is not yet acknowledged."""
+        if self._over:
+            raise refused(JournalCode.BAD_REQUEST, "the file was committed or cancelled already")
+        self._held += data
+        while len(self._held) > PUT_BYTES_MAX:
+            piece = bytes(self._held[:PUT_BYTES_MAX])
+            del self._held[:PUT_BYTES_MAX]
+            await self._chunk(piece)
+
+    async def commit(self) -> FileStatus:
+        """Publish. Preconditions are decided here."""
+        if self._over:
+            raise refused(JournalCode.BAD_REQUEST, "the file was committed or cancelled already")
+        self._over = True
+        if not self._written:
+            return await self._put(bytes(self._held))
+        if self._held:
+            await self._chunk(bytes(self._held))
+        try:
+            status = await self._journal.change(lambda: self._check(self._written), self._operation)
+        finally:
+            self._journal.abandon(self._upload)  # refused, or answered by an earlier attempt: the pieces are not needed
+        return cast("FileStatus", status)
+
+    async def cancel(self) -> None:
+        """Forget the file; harmless at any time."""
+        if not self._over:
+            self._over = True
+            self._journal.abandon(self._upload)
+
+    async def _chunk(self, piece: bytes) -> None:
+        await self._journal.wait_room()
+        self._journal.write_chunk(self._upload, self._written, piece)
+        self._written += len(piece)

@@ -1,0 +1,73 @@
+"""What a member's refusal and a takeover's end mean: answers for the state machine, words for people. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from journal.errors import (
+    DamagedJournalError,
+    JournalCode,
+    JournalError,
+    SupersededError,
+    UnavailableError,
+    journal_error,
+    refused,
+)
+from journal.recovery import newest
+from journal.takeover_messages import Answer, Gone, Overtaken, Reason, Silent
+from sos_client.wire.errors import ErrorCode, RefusedError
+
+if TYPE_CHECKING:
+    from journal.membership import Member
+    from journal.takeover import Takeover
+
+_NEWER_CLAIM: Final = frozenset({ErrorCode.STALE_EPOCH, ErrorCode.FENCED})
+
+
+def given_up(state: Takeover) -> str:
+    """What an operator went on without, for the log."""
+    assert state.survivors is not None
+    absent = frozenset(newest(state.facts).membership.members) - set(state.survivors.members)
+    return f"went on without {_names(absent) or 'nobody'}"
+
+
+def meaning_of(member: Member, error: RefusedError) -> Answer:
+    """What a member's refusal means for a takeover."""
+    if error.code in _NEWER_CLAIM:
+        epoch = error.fields.get("epoch")
+        return Overtaken(member=member, epoch=epoch if isinstance(epoch, int) else 0)
+    if error.code is ErrorCode.NOT_FOUND:
+        return Gone(member=member)
+    if error.code in (ErrorCode.AUTH, ErrorCode.DENIED):
+        raise journal_error(JournalCode[error.code.name], f"{member}: {error.message}")
+    return Silent(member=member)
+
+
+def refusal_of(volume: str, state: Takeover) -> JournalError:
+    """Why this process is not the owner, in words."""
+    refusal = state.refusal
+    assert refusal is not None
+    missing, lost = _names(refusal.missing), _names(refusal.lost)
+    match refusal.reason:
+        case Reason.MISSING:
+            what = f"too few members of volume {volume} answer"
+            parts = [f"not answering: {missing}"] * bool(missing) + [f"lost: {lost}"] * bool(lost)
+            message = f"{what} ({'; '.join(parts)})" if parts else what
+            return UnavailableError(JournalCode.UNAVAILABLE, message, missing=missing, lost=lost)
+        case Reason.OVERTAKEN:
+            return SupersededError(
+                JournalCode.NOT_OWNER, f"somebody else is taking volume {volume} over (epoch {state.highest})"
+            )
+        case Reason.LOST:
+            message = f"{refusal.detail}; not answering: {missing or 'nobody'}; lost: {lost or 'nobody'}"
+            return DamagedJournalError(JournalCode.LOST, message, lsn=refusal.lsn, missing=missing, lost=lost)
+        case Reason.CHANGE:
+            return refused(JournalCode.BAD_REQUEST, refusal.reason.value, volume=volume)
+        case Reason.NO_HEADER:
+            return refused(
+                JournalCode.VOLUME_NOT_FOUND, f"volume {volume} was never made to its end: make it again", volume=volume
+            )
+
+
+def _names(members: frozenset[Member]) -> str:
+    return ", ".join(sorted(str(member) for member in members))

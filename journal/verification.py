@@ -1,0 +1,177 @@
+"""Comparing every copy of a volume with the chain, record by record: nothing is believed that was not read.
+
+Belongs here: what is wrong with which copy. Showing it is the command's, mending it repairing.py's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from journal.chain_reading import PIECE_BYTES
+from journal.copies import DirectoryCopy
+from journal.errors import DamagedJournalError, JournalCode, JournalError
+from journal.index_snapshot import decode_snapshot, parse_snapshot_name, snapshots_on_chain
+from journal.reading import read_whole
+from journal.record import Lsn
+from journal.segment import SegmentReader, read_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from journal.copies import Copy
+    from journal.reading import VolumeReader
+    from journal.recovery import Link
+
+
+class Verdict(IntEnum):
+    """OK; WARNING: it works, but not as it should; FAILURE: acknowledged bytes are damaged or missing somewhere."""
+
+    OK = 0
+    WARNING = 1
+    FAILURE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong with an object on a copy."""
+
+    object: str
+    what: str
+    lsn: int | None = None
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What was read on one copy."""
+
+    label: str
+    records: int = 0
+    bytes: int = 0
+    end_lsn: int = 0
+    behind_bytes: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    problem: str = ""  # why it could not be read at all
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.faults:
+            return Verdict.FAILURE
+        return Verdict.WARNING if self.problem or self.behind_bytes else Verdict.OK
+
+
+def bytes_to_verify(reader: VolumeReader) -> int:
+    """About how much will be read, for a progress bar."""
+    names = {link.segment for link in reader.chain.links}
+    return sum(size for (_, name), size in reader.chain.sizes.items() if name in names)
+
+
+async def verify_copy(reader: VolumeReader, copy: Copy, progress: Callable[[int], None]) -> CopyReport:
+    """Read all that this copy has of the retained chain, and its index snapshots."""
+    report = CopyReport(label=copy.label)
+    problem = reader.problems.get(copy.label)
+    if problem is not None:
+        report.problem = problem.message
+        return report
+    try:
+        await _verify_segments(reader, copy, report, progress)
+        await _verify_snapshots(reader, copy, report)
+    except JournalError as error:
+        report.problem = error.message
+    report.behind_bytes = max(0, reader.acknowledged_lsn - report.end_lsn)
+    return report
+
+
+async def _verify_segments(
+    reader: VolumeReader, copy: Copy, report: CopyReport, progress: Callable[[int], None]
+) -> None:
+    links = reader.chain.links
+    first = reader.chain.headers[links[0].segment]
+    if reader.chain.is_part and first.base is not None:
+        what = "LOST: the segment is not here (a service's directory is a cache: name the servers, too)"
+        report.faults.append(Fault(object=first.base.segment, what=what))
+    has = [(copy.label, link.segment) in reader.chain.sizes for link in links]
+    newest = max((index for index, there in enumerate(has) if there), default=-1)
+    for index, link in enumerate(links):
+        if has[index]:
+            await _verify_segment(reader, copy, link, report, progress, closed=index < newest)
+        elif index < newest:  # what comes after the newest one that it has, it may still be fetching
+            _note_missing(reader, copy, link, report)
+    on_chain = {link.segment for link in links}
+    stray = [name for label, name in reader.chain.sizes if label == copy.label and name.endswith(".seg")]
+    off_chain = len([name for name in stray if name not in on_chain])
+    if off_chain:
+        report.remarks.append(f"{off_chain} segments that are not part of the retained chain")
+
+
+def _note_missing(reader: VolumeReader, copy: Copy, link: Link, report: CopyReport) -> None:
+    """A service's directory is a cache: what it has not, members have. Of a member, or the only copy, it is a fault."""
+    if isinstance(copy, DirectoryCopy) and len(reader.copies) > 1:
+        report.remarks.append(f"{link.segment} is not here; it is fetched when it is needed")
+    else:
+        report.faults.append(Fault(object=link.segment, what="the segment is missing", lsn=link.start))
+
+
+async def _verify_segment(
+    reader: VolumeReader, copy: Copy, link: Link, report: CopyReport, progress: Callable[[int], None], *, closed: bool
+) -> None:
+    """Records up to where the segment counts; for the last one, up to what is acknowledged."""
+    stop = reader.acknowledged_lsn if link.end is None else link.end
+    records = SegmentReader(lsn=Lsn(link.start))
+    fed = link.start
+    while records.lsn < stop:
+        try:
+            piece = await copy.read(link.segment, fed - link.start, min(PIECE_BYTES, stop - fed)) if fed < stop else b""
+        except DamagedJournalError as error:  # a server sees it itself, and gives nothing of the whole chunk
+            report.faults.append(Fault(object=link.segment, what=error.message, lsn=records.lsn))
+            break
+        fed += len(piece)
+        report.bytes += len(piece)
+        progress(len(piece))
+        records.feed(piece)
+        if not _check_records(records, link, report) or not piece:
+            break
+    report.end_lsn = max(report.end_lsn, records.lsn)
+    if closed and not any(fault.object == link.segment for fault in report.faults):
+        try:
+            read_end(records, synced_lsn=Lsn(stop))
+        except DamagedJournalError as error:
+            report.faults.append(Fault(object=link.segment, what=error.message, lsn=records.lsn))
+
+
+def _check_records(records: SegmentReader, link: Link, report: CopyReport) -> bool:
+    """Take every whole record; False if no further record can be found in this segment."""
+    while True:
+        try:
+            record = records.next_record()
+        except DamagedJournalError as error:
+            if error.code == JournalCode.TOO_NEW:
+                raise
+            lsn = error.fields.get("lsn")
+            report.faults.append(
+                Fault(object=link.segment, what=error.message, lsn=lsn if isinstance(lsn, int) else None)
+            )
+            if records.stuck:
+                return False
+            continue
+        if record is None:
+            return True
+        report.records += 1
+
+
+async def _verify_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport) -> None:
+    mine = {name: size for (label, name), size in reader.chain.sizes.items() if label == copy.label}
+    for name in snapshots_on_chain(mine, reader.chain.boundaries, lsn=reader.acknowledged_lsn):
+        try:
+            image = decode_snapshot(await read_whole(copy, str(name), mine[str(name)]))
+        except DamagedJournalError as error:
+            report.faults.append(Fault(object=str(name), what=error.message, lsn=name.lsn))
+            continue
+        if (image.lsn, image.chain) != (name.lsn, name.chain):
+            report.faults.append(Fault(object=str(name), what="the snapshot is not of the moment that its name says"))
+    counting = {str(name) for name in snapshots_on_chain(mine, reader.chain.boundaries, lsn=reader.acknowledged_lsn)}
+    dead = [name for name in mine if parse_snapshot_name(name) and name not in counting]
+    if dead:
+        report.remarks.append(f"{len(dead)} index snapshots that do not count")

@@ -1,0 +1,173 @@
+"""What a volume offers: the interface that the file protocol serves and that the writer implements.
+
+Belongs here: the protocol class and the values that pass through it. No implementation, no I/O.
+
+Every change carries an operation id; the same id again gets the first answer, also after a restart or a takeover. Every
+answer, a refusal included, is given only when the records that it rests on are durable on k members. A call that is
+cancelled may or may not have happened: ask again with the same operation id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+
+    from journal.errors import JournalError
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+MarkValue: TypeAlias = "str | int"
+
+PUT_BYTES_MAX = 1024 * 1024  # a larger file is streamed; keeps one operation's memory and its time on the wire small
+READ_PIECE_BYTES_MAX = 1024 * 1024
+PIN_SECONDS_MAX = 24 * 3600  # a reader that is still not done has gone away; what it held may be cleaned again
+PAGE_ENTRIES_MAX = 1000  # one listing answer stays below 1 MiB with paths of a usual length
+
+
+class OperationId(NamedTuple):  # as FileStatus a tuple: one of each for every change
+    """Names one operation of one client, however often it is sent."""
+
+    client: bytes  # 16 random bytes, made by each client process
+    sequence: int  # counts the client's operations, from 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PathClaim:
+    """Who writes below a path: ordered, the later start wins (the application's name decides between equal ones)."""
+
+    start_time: int  # milliseconds, from the driver
+    application: str
+
+
+class FileStatus(NamedTuple):
+    """What is known about a path. `crc` is the CRC32C of the whole content where it is known without reading it."""
+
+    path: str
+    is_directory: bool
+    size: int
+    modified_ms: int
+    crc: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Part of a directory in order of names; `more` says whether to ask again with `after` = the last name."""
+
+    entries: tuple[FileStatus, ...]
+    more: bool
+
+
+class StreamedWrite(Protocol):
+    """A large file on its way. Nothing of it is visible before commit; without commit it never existed."""
+
+    async def write(self, data: Buffer) -> None:
+        """Add bytes; returns when there is room for more, not when they are durable."""
+
+    async def commit(self) -> FileStatus:
+        """Publish the file. The precondition (overwrite or not, claim) is decided here, in the one order."""
+
+    async def cancel(self) -> None:
+        """Forget the file. Harmless after commit or cancel; never removes what is published."""
+
+
+class Volume(Protocol):
+    """A tree of files, kept by a journal. Paths as in journal/paths.py; all errors are JournalError."""
+
+    @property
+    def name(self) -> str:
+        """Of the volume, as in sos://NAME/path."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the owner that answers; grows with each takeover."""
+
+    async def put(
+        self,
+        path: str,
+        payload: Buffer,
+        *,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> FileStatus:
+        """Write a whole small file (≤ PUT_BYTES_MAX), making its parents.
+
+        ALREADY_EXISTS, IS_DIRECTORY, NOT_DIRECTORY, FENCED.
+
+        `modified_ms` keeps a time from elsewhere (import, restore, fork); otherwise it is the record's own time.
+        """
+
+    async def open_write(
+        self,
+        path: str,
+        *,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> StreamedWrite:
+        """Start a large file. Nothing is checked but the path's spelling: preconditions are decided at commit."""
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        """The file's bytes in pieces of at most READ_PIECE_BYTES_MAX, each verified. NOT_FOUND, IS_DIRECTORY, DAMAGED.
+
+        What is read is the file as it was when the iteration began, even if it is replaced meanwhile. An offset
+        beyond the end yields nothing.
+        """
+
+    async def stat(self, path: str) -> FileStatus:
+        """NOT_FOUND if there is neither file nor directory."""
+
+    async def list(self, path: str, *, after: str = "", limit: int = PAGE_ENTRIES_MAX) -> Page:
+        """Children of a directory whose names follow `after`; a file's own status if it is a file. NOT_FOUND."""
+
+    async def mkdirs(self, path: str, *, operation: OperationId, claim: PathClaim | None = None) -> None:
+        """Make a directory and its parents; fine if it exists. NOT_DIRECTORY if a file is in the way."""
+
+    async def delete(
+        self, path: str, *, recursive: bool, operation: OperationId, claim: PathClaim | None = None
+    ) -> bool:
+        """Whether there was something to delete. NOT_EMPTY for a directory with content unless `recursive`."""
+
+    async def rename(
+        self, source: str, target: str, *, overwrite: bool, operation: OperationId, claim: PathClaim | None = None
+    ) -> None:
+        """Move a file or a tree, making the target's parents; `overwrite` may replace a file, never a directory."""
+
+    async def claim(self, path: str, claim: PathClaim, *, operation: OperationId) -> None:
+        """From now on changes at or below `path` need this claim or a later one. FENCED if a later one is known."""
+
+    async def pin(self, name: str, *, lsn: int, seconds: int, operation: OperationId) -> None:
+        """Keep what the moment `lsn` needs from being cleaned for so long (≤ PIN_SECONDS_MAX); 0 seconds release it.
+
+        A pin of the same name is replaced. OUT_OF_RETENTION if the moment is gone already, BAD_REQUEST, TOO_LARGE (too
+        many pins).
+        """
+
+    async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId) -> None:
+        """Name this moment by keys and values, e.g. a batch's number."""
+
+
+class ServedVolume(Volume, Protocol):
+    """A volume in this process, as the gateway serves it."""
+
+    def put_soon(
+        self,
+        path: str,
+        payload: bytes,
+        *,
+        payload_crc: int,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None,
+        modified_ms: int | None,
+        answered: Callable[[FileStatus | bool | JournalError | None], None],
+    ) -> bool:
+        """As `put`, without a task that waits: `answered` is called with the answer, or with the error, when it counts.
+
+        That may be before this returns. False: nothing was done, and `put` must be awaited; likewise when it raises.
+        `payload_crc` was compared with the payload.
+        """

@@ -1,0 +1,1 @@
+"""The SOS client, and the wire protocol that both ends speak."""

@@ -1,0 +1,227 @@
+"""Accepting connections: TCP sockets, how many connections in all and per peer, and TLS before anything else is read.
+
+What is spoken on a connection is not known here: ``serve`` hands each accepted one to its ``converse``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sos_client.serving.addresses import Address
+from sos_client.serving.plain_stream import PlainStream
+from sos_client.serving.settings import SettingsError
+
+if TYPE_CHECKING:
+    from sos_client.serving.event_log import EventLog
+    from sos_client.serving.tls import ServerTls
+
+BACKLOG: Final = 4096
+ACCEPTS_PER_TURN_MAX: Final = 64
+"""So many connections are accepted before those that are open get their turn."""
+NO_HANDLES_PAUSE_SECONDS: Final = 0.2
+LEAVING_MAX: Final = 64
+"""So many peers that were turned away may take their time to read why; the others find the connection closed."""
+SPARE_HANDLES: Final = 256
+"""File handles kept for everything that is not a connection."""
+
+_TLS_HANDSHAKE_RECORD: Final = 0x16
+_TRANSIENT: Final = {
+    errno.ECONNABORTED,
+    errno.EPERM,
+    errno.EPROTO,
+    errno.ENETDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+}
+_NO_HANDLES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits:
+    connections_max: int
+    connections_per_peer_max: int
+    handshake_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A connection that may be talked on: ``stream`` to talk, ``transport`` the TCP connection below it."""
+
+    stream: trio.abc.Stream
+    transport: PlainStream
+    peer: str
+
+
+Converse = Callable[[Accepted], Awaitable[None]]
+Farewell = Callable[[str], bytes]
+"""What to send, in the protocol of the server, to a peer that cannot be served, for this reason."""
+
+
+def check_exposure(address: Address, *, tls: bool, tokens: bool, insecure: bool) -> None:
+    """SettingsError when other machines could reach this address without TLS and tokens, and nobody asked for that."""
+    if insecure or (tls and tokens) or address.loopback:
+        return
+    missing = " and ".join(what for what, given in (("TLS", tls), ("tokens", tokens)) if not given)
+    raise SettingsError(
+        f"{address} can be reached from other machines, and {missing} is not set up: give a certificate, a key and a "
+        "tokens file, listen on 127.0.0.1, or say --insecure"
+    )
+
+
+def allow_connections(limits: ListenerLimits) -> None:
+    """Raise this process's limit of open files to what the connections need; SettingsError when that is forbidden."""
+    wanted = limits.connections_max + SPARE_HANDLES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            raise SettingsError(
+                f"connections_max = {limits.connections_max} needs {wanted} open files, and {hard} are allowed: "
+                "raise the limit (ulimit -Hn, LimitNOFILE=) or lower connections_max"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class Listener:
+    """The listening sockets of one server and the connections that came in through them."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        limits: ListenerLimits,
+        tls: ServerTls | None,
+        log: EventLog,
+        too_many: Farewell,
+        not_tls: Farewell,
+    ) -> None:
+        """Binds at once. SettingsError when the address cannot be had."""
+        self.limits = limits
+        """May be replaced at any time; connections that are open stay."""
+        self._tls = tls
+        self._log = log
+        self._too_many = too_many
+        self._not_tls = not_tls
+        self._accepting = trio.CancelScope()
+        self._per_host: Counter[str] = Counter()
+        self._socket = _bound(address)
+        self.address = Address(host=address.host, port=self._socket.getsockname()[1])
+        self.connections = 0
+        self._leaving = 0
+        self.refused_connections = 0
+
+    async def serve(self, converse: Converse) -> None:
+        """Accept until ``stop`` or cancelled; returns when the last conversation has ended."""
+        async with trio.open_nursery() as nursery:
+            with self._accepting, self._socket:
+                while True:
+                    await trio.lowlevel.wait_readable(self._socket)
+                    for _ in range(ACCEPTS_PER_TURN_MAX):
+                        connected = await self._accept()
+                        if connected is None:
+                            break
+                        self._admit(*connected, converse, nursery)
+
+    def stop(self) -> None:
+        """Accept nothing more. Conversations go on."""
+        self._accepting.cancel()
+
+    async def _accept(self) -> tuple[socket.socket, str] | None:
+        try:
+            connected, name = self._socket.accept()
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno in _NO_HANDLES:
+                self._log.error("cannot accept", reason=os.strerror(error.errno or 0))
+                await trio.sleep(NO_HANDLES_PAUSE_SECONDS)
+            elif error.errno not in _TRANSIENT:
+                raise
+            return None
+        return connected, str(Address(host=name[0], port=name[1]))
+
+    def _admit(self, connected: socket.socket, peer: str, converse: Converse, nursery: trio.Nursery) -> None:
+        transport = PlainStream(connected)
+        host = peer.rpartition(":")[0]
+        if self.connections >= self.limits.connections_max:
+            self._turn_away(transport, peer, "connections", nursery)
+        elif self._per_host[host] >= self.limits.connections_per_peer_max:
+            self._turn_away(transport, peer, "connections from one host", nursery)
+        else:
+            self.connections += 1
+            self._per_host[host] += 1
+            nursery.start_soon(self._serve_one, transport, peer, host, converse)
+
+    def _turn_away(self, transport: PlainStream, peer: str, what: str, nursery: trio.Nursery) -> None:
+        self.refused_connections += 1
+        self._log.warning("connection refused", peer=peer, reason=f"all {what} are in use")
+        with contextlib.suppress(trio.BrokenResourceError):  # it left before it was told
+            transport.send_now(self._too_many(what))
+        if self._leaving < LEAVING_MAX:
+            nursery.start_soon(self._leave, transport)
+        else:
+            transport.close()
+
+    async def _leave(self, transport: PlainStream) -> None:
+        self._leaving += 1
+        try:
+            await transport.finish()
+        finally:
+            self._leaving -= 1
+
+    async def _serve_one(self, transport: PlainStream, peer: str, host: str, converse: Converse) -> None:
+        try:
+            stream = await self._secured(transport, peer)
+            if stream is not None:
+                await converse(Accepted(stream=stream, transport=transport, peer=peer))
+            await transport.finish()
+        finally:
+            transport.close()
+            self.connections -= 1
+            self._per_host[host] -= 1
+            if not self._per_host[host]:
+                del self._per_host[host]
+
+    async def _secured(self, transport: PlainStream, peer: str) -> trio.abc.Stream | None:
+        """The stream to talk on; None when the peer failed to set up TLS in time."""
+        if self._tls is None:
+            return transport
+        reason = f"no TLS handshake within {self.limits.handshake_seconds} s"
+        with trio.move_on_after(self.limits.handshake_seconds):
+            try:
+                first = await transport.peek()
+                if first and first[0] != _TLS_HANDSHAKE_RECORD:
+                    transport.send_now(self._not_tls("this port speaks TLS, and the connection began without it"))
+                    reason = "the peer does not speak TLS"
+                elif first:
+                    stream = trio.SSLStream(transport, self._tls.context, server_side=True, https_compatible=True)
+                    await stream.do_handshake()
+                    return stream
+                else:
+                    reason = "closed before the TLS handshake"
+            except trio.BrokenResourceError as error:
+                cause = error.__cause__
+                reason = getattr(cause, "reason", None) or str(cause) if isinstance(cause, ssl.SSLError) else str(error)
+        self._log.warning("TLS handshake failed", peer=peer, reason=reason)
+        return None
+
+
+def _bound(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        listening = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)  # not a failed look-up
+        raise SettingsError(f"cannot listen on {address}: {reason}") from error
+    listening.setblocking(False)  # noqa: FBT003
+    return listening

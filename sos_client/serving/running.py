@@ -1,0 +1,75 @@
+"""What a server process does around its serving: the ready line, SIGTERM, SIGINT and SIGHUP, the end of its parent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sos_client.serving.parent_pipe import parent_gone
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sos_client.serving.addresses import Address
+    from sos_client.serving.event_log import EventLog
+
+_STDOUT: Final = 1
+
+
+def announce_ready(address: Address) -> None:
+    """The one line on standard output that says where this server serves, for scripts and for whoever started it.
+
+    That nobody reads it is no reason not to serve.
+    """
+    with contextlib.suppress(OSError):
+        os.write(_STDOUT, f"ready {address}\n".encode())
+
+
+async def end_when_told(
+    nursery: trio.Nursery,
+    *,
+    stop: Callable[[], Awaitable[None]],
+    reload: Callable[[], None],
+    log: EventLog,
+    exit_with_handle: int | None,
+) -> None:
+    """From now on SIGTERM, SIGINT and the end of the process behind the pipe ``exit_with_handle`` end the nursery.
+
+    ``stop`` is called before; it must end within a time of its own. ``reload`` is called at each SIGHUP. A second
+    SIGTERM or SIGINT kills the process at once, as if by SIGKILL: whoever sends it does not want to wait.
+    """
+
+    async def end(reason: str) -> None:
+        log.info("stopping", reason=reason)
+        await stop()
+        nursery.cancel_scope.cancel()
+
+    async def obey_signals(task_status: trio.TaskStatus[None]) -> None:
+        await end(await _signal_to_end(reload, log, task_status))
+
+    async def end_with_parent(handle: int) -> None:
+        await parent_gone(handle)
+        await end("the process that started this one has gone")
+
+    await nursery.start(obey_signals)
+    if exit_with_handle is not None:
+        nursery.start_soon(end_with_parent, exit_with_handle)
+
+
+async def _signal_to_end(reload: Callable[[], None], log: EventLog, task_status: trio.TaskStatus[None]) -> str:
+    """The name of the first signal that ends; the next one is left to the system."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        task_status.started()
+        async for number in signals:
+            name = signal.Signals(number).name
+            log.info("signal", signal=name)
+            if number != signal.SIGHUP:
+                break
+            reload()
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, signal.SIG_DFL)
+    return name

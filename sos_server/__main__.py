@@ -1,0 +1,7 @@
+"""`python -m sos_server` is the command `sos-server`."""
+
+from __future__ import annotations
+
+from sos_server.cli import main
+
+main()

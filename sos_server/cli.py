@@ -1,0 +1,180 @@
+"""The ``sos-server`` command: serve, check what is on disk, make tokens. Exit codes are those of ``sos``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+import trio
+
+from journal.disk import DiskLockedError, open_disk
+from sos_client.serving.access import Right, append_token, new_token
+from sos_client.serving.settings import SettingsError
+from sos_client.standard_handles import occupy_standard_handles
+from sos_client.wire.errors import ExitCode, SosError
+from sos_server.checking import CheckReport, check_root
+from sos_server.config import Flags, load_settings
+from sos_server.serve import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECONDS_PER_DAY = 86_400
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_ROOT = click.Path(path_type=Path, file_okay=False)
+_EXISTING_ROOT = click.Path(path_type=Path, file_okay=False, exists=True)
+
+
+class ServeByDefault(click.Group):
+    """``sos-server --root DIR`` is ``sos-server serve --root DIR``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ("--help", "--version")):
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=ServeByDefault)
+@click.version_option(version("sos-checkpoints"), prog_name="sos-server")
+def main() -> None:
+    """The SOS server: append-only objects, acknowledged when they are on disk.
+
+    Without a command it serves: sos-server --root DIR (sos-server serve --help has the options)
+    """
+    occupy_standard_handles()
+
+
+@main.command("serve")
+@click.option("--root", type=_ROOT, help="Directory that holds everything; made when there is none.")
+@click.option("--listen", metavar="HOST:PORT", help="Where to serve (default 127.0.0.1:7400); port 0 picks one.")
+@click.option("--config", type=_FILE, help="TOML file with settings; flags win over it.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
+@click.option("--tls-cert", type=_FILE, help="Certificate chain (PEM).")
+@click.option("--tls-key", type=_FILE, help="Private key (PEM).")
+@click.option("--tokens", type=_FILE, help="Tokens file; see `sos-server token`.")
+@click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and tokens.")
+@click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent).")
+def serve_command(
+    *,
+    root: Path | None,
+    listen: str | None,
+    config: Path | None,
+    metrics: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tokens: Path | None,
+    insecure: bool | None,
+    exit_with_fd: int | None,
+) -> None:
+    """Serve until SIGTERM. Prints `ready HOST:PORT` when it does; SIGHUP reloads settings, tokens, certificates."""
+    flags = Flags(
+        config=config,
+        root=root,
+        listen=listen,
+        metrics=metrics,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tokens=tokens,
+        insecure=insecure,
+    )
+    try:
+        trio.run(serve, partial(load_settings, flags), exit_with_fd)
+    except* SettingsError as errors:
+        _leave(_texts(errors), ExitCode.USAGE)
+    except* DiskLockedError:
+        _leave([f"{root or config}: another process owns this directory; is it served already?"], ExitCode.UNAVAILABLE)
+    except* OSError as errors:
+        _leave([f"{root or config}: the disk failed: {text}" for text in _texts(errors)], ExitCode.DAMAGED)
+    except* SosError as errors:
+        _leave(_texts(errors), ExitCode.DAMAGED)
+
+
+@main.command("token")
+@click.option("--tokens", type=_FILE, required=True, help="Tokens file to add to; made when there is none.")
+@click.option("--name", required=True, help="What the audit log calls it.")
+@click.option("--namespace", "namespaces", multiple=True, default=["*"], show_default=True, help="Name or glob.")
+@click.option(
+    "--right",
+    "rights",
+    multiple=True,
+    type=click.Choice([str(right) for right in Right]),
+    default=["read", "append", "fence"],
+    show_default=True,
+)
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="It expires after so many days.")
+def token_command(
+    *, tokens: Path, name: str, namespaces: Sequence[str], rights: Sequence[str], days: float | None
+) -> None:
+    """Make a token, add its hash to the tokens file, and print the token: once, it is kept nowhere."""
+    expires = None if days is None else time.time() + days * SECONDS_PER_DAY
+    granted = frozenset(Right(right) for right in rights)
+    text, grant = new_token(name=name, namespaces=tuple(namespaces), rights=granted, expires=expires)
+    try:
+        append_token(tokens, grant)
+    except SettingsError as error:
+        _leave([str(error)], ExitCode.USAGE)
+    except OSError as error:
+        _leave([f"{tokens}: cannot be written: {error.strerror}"], ExitCode.USAGE)
+    click.echo(text)
+
+
+@main.command("check")
+@click.option("--root", type=_EXISTING_ROOT, required=True, help="Directory of a server that is not running.")
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object on standard output.")
+def check_command(*, root: Path, as_json: bool) -> None:
+    """Verify every byte that a server keeps, without starting it or changing anything."""
+    try:
+        report = trio.run(_check, root)
+    except* DiskLockedError:
+        _leave([f"{root}: a server is running on this directory; stop it first"], ExitCode.UNAVAILABLE)
+    except* OSError as errors:
+        _leave([f"{root}: the disk failed: {text}" for text in _texts(errors)], ExitCode.DAMAGED)
+    if as_json:
+        identity = report.identity.hex() if report.identity else None
+        click.echo(json.dumps({**dataclasses.asdict(report), "identity": identity, "whole": report.is_whole}))
+    else:
+        _show(report)
+    if not report.is_whole:
+        sys.exit(ExitCode.DAMAGED)
+
+
+async def _check(root: Path) -> CheckReport:
+    show = _progress if sys.stderr.isatty() else None
+    async with open_disk(root) as disk:
+        return await check_root(disk, on_progress=show)
+
+
+def _progress(verified_bytes: int, all_bytes: int) -> None:
+    percent = 100 * verified_bytes // max(1, all_bytes)
+    click.echo(f"\r{percent:3} % of {all_bytes / 1e6:,.0f} MB", err=True, nl=verified_bytes == all_bytes)
+
+
+def _show(report: CheckReport) -> None:
+    for sentence in report.damage:
+        click.echo(f"DAMAGE: {sentence}")
+    for sentence in report.remarks:
+        click.echo(f"remark: {sentence}")
+    verdict = "all is well" if report.is_whole else f"{len(report.damage)} damaged"
+    objects = f"{report.objects} objects in {report.namespaces} namespaces"
+    click.echo(f"{objects}, {report.verified_bytes} bytes verified: {verdict}")
+
+
+def _texts(errors: BaseExceptionGroup[Exception]) -> list[str]:
+    return [
+        text
+        for error in errors.exceptions
+        for text in (_texts(error) if isinstance(error, BaseExceptionGroup) else [str(error)])
+    ]
+
+
+def _leave(lines: Sequence[str], code: ExitCode) -> NoReturn:
+    for line in lines:
+        click.echo(f"sos-server: {line}", err=True)
+    sys.exit(code)

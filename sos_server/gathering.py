@@ -1,0 +1,151 @@
+"""The batch that is being gathered for the next commit: rows and appended bytes, already as the log will have them.
+
+Bytes are copied once, into a buffer that one write takes as it is (measured: 1.9 times the appends per second
+of a list of buffers). A batch is gathered while the one before it is synced, so two buffers take turns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sos_client.wire.checksum import crc32c
+from sos_server.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES, ENTRY, ROW_NUMBER, batch_bytes, batch_header
+from sos_server.rows import Row, encode_row
+
+if TYPE_CHECKING:
+    from journal.disk import Buffer
+    from sos_client.wire.errors import RefusedError
+    from sos_server.appender import Appender
+
+PIECE_BYTES_MAX: Final = 256 << 10
+"""The longest payload of one entry; a reader of logged bytes verifies whole entries."""
+ENTRIES_MAX: Final = 16 << 10
+"""Tiny appends fill a batch by their number, so that its directory stays small beside its payloads."""
+DIRECTORY_MAX: Final = ENTRIES_MAX * ENTRY.size
+ROWS_ROOM: Final = 64 << 10
+"""Room for rows in a batch that takes no more appends. With more of them the buffer grows."""
+DIRECTORY_ROOM: Final = DIRECTORY_MAX + BLOCK_BYTES
+
+
+class GatheredBatch:
+    """Owned by the commit log. `appenders` and `rows` wait for the commit; `done` is set when it is decided.
+
+    `has_room` says whether one more append may be put in: with fewer than `fill_max` bytes, and not too many entries.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_fill_max",
+        "_last_number",
+        "_payload_end",
+        "_view",
+        "appenders",
+        "directory",
+        "done",
+        "fill",
+        "has_room",
+        "refusal",
+        "rows",
+    )
+
+    def __init__(self, buffer: bytearray, fill_max: int) -> None:
+        self._take(buffer)
+        self._fill_max = fill_max
+        self.has_room = True
+        self.fill = BATCH_HEADER_BYTES
+        self.directory = bytearray()
+        self.rows: list[Row] = []
+        self.appenders: dict[Appender, tuple[int, int]] = {}
+        """Who put bytes in, and how far each had written, with which CRC, when the batch was closed."""
+        self.done = trio.Event()
+        self.refusal: RefusedError | None = None
+        self._last_number = ROW_NUMBER
+
+    def add_piece(self, number: int, offset: int, crc: int, payload: Buffer) -> None:
+        """Copy appended bytes, of at most `PIECE_BYTES_MAX`."""
+        fill = self.fill
+        length = len(payload)
+        end = fill + length
+        if end > self._payload_end:
+            self._grow(end)
+        self._view[fill:end] = payload
+        self.fill = end
+        directory = self.directory
+        if number == self._last_number and number and self._join(offset, length, payload):
+            return
+        directory += ENTRY.pack(number, offset, length, crc)
+        self._last_number = number
+        self.has_room = end < self._fill_max and len(directory) < DIRECTORY_MAX
+
+    def _join(self, offset: int, length: int, payload: Buffer) -> bool:
+        """Let the last entry cover what goes on where it ends.
+
+        With many small appends in flight on a connection that is an entry for each receive instead of each append,
+        which the log, its scan, the copying and every read have to look at.
+        """
+        directory = self.directory
+        number, before, before_length, crc = ENTRY.unpack_from(directory, len(directory) - ENTRY.size)
+        joined = before_length + length
+        if before + before_length != offset or joined > PIECE_BYTES_MAX:
+            return False
+        entry = (number, before, joined, crc32c(payload, crc))
+        ENTRY.pack_into(directory, len(directory) - ENTRY.size, *entry)
+        self.has_room = self.fill < self._fill_max
+        return True
+
+    def add_row(self, row: Row) -> None:
+        """Take a change of what the catalog knows."""
+        content = encode_row(row)
+        self.add_piece(ROW_NUMBER, 0, crc32c(content), content)
+        self.rows.append(row)
+
+    @property
+    def entries(self) -> int:
+        return len(self.directory) // ENTRY.size
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the batch takes in a log file."""
+        return batch_bytes(self.fill - BATCH_HEADER_BYTES, self.entries)
+
+    def close(self) -> None:
+        """No appends are taken any more: note how far the commit will bring each appender."""
+        for appender in self.appenders:
+            self.appenders[appender] = (appender.written, appender.crc)
+
+    def release(self) -> bytearray:
+        """The buffer, for another batch. What `finish` gave must not be used any more."""
+        return self._buffer
+
+    def finish(self, *, generation: int, number: int) -> memoryview:
+        """The batch as bytes for the log."""
+        payload_bytes = self.fill - BATCH_HEADER_BYTES
+        total = self.disk_bytes
+        if total > len(self._buffer):
+            self._grow(total)
+        view = self._view
+        view[:BATCH_HEADER_BYTES] = batch_header(
+            generation=generation, number=number, payload_bytes=payload_bytes, directory=self.directory
+        )
+        end = self.fill + len(self.directory)
+        view[self.fill : end] = self.directory
+        view[end:total] = bytes(total - end)
+        return view[:total]
+
+    def _take(self, buffer: bytearray) -> None:
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        self._payload_end = len(buffer) - DIRECTORY_ROOM
+
+    def _grow(self, end: int) -> None:
+        """More came at once than there was to be room for: from many connections, or rows from each of them."""
+        content = bytes(self._view[: self.fill])
+        self._take(bytearray(2 * end + DIRECTORY_ROOM))
+        self._view[: self.fill] = content
+
+
+def buffer_bytes(*, batch_bytes_max: int, append_bytes_max: int) -> int:
+    """How large a buffer must be for a batch that had room for one more append."""
+    return BATCH_HEADER_BYTES + batch_bytes_max + append_bytes_max + ROWS_ROOM + DIRECTORY_ROOM

@@ -1,0 +1,200 @@
+"""The server process: store, service, sockets, metrics and signals put together, and taken apart again in order."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+from prometheus_client import CollectorRegistry
+
+from journal.disk import open_disk
+from sos_client.serving.access import Access
+from sos_client.serving.event_log import EventLog, Level
+from sos_client.serving.interpreter import tune_for_serving
+from sos_client.serving.listener import Accepted, Listener, ListenerLimits, allow_connections, check_exposure
+from sos_client.serving.metrics_endpoint import serve_metrics
+from sos_client.serving.parent_pipe import check_pipe
+from sos_client.serving.running import announce_ready, end_when_told
+from sos_client.serving.settings import SettingsError
+from sos_client.serving.tls import ServerTls
+from sos_client.wire.codec import encode
+from sos_client.wire.errors import ErrorCode
+from sos_client.wire.messages import Error
+from sos_server.metrics import ServerMetrics
+from sos_server.object_store import ObjectStore
+from sos_server.reloading import fixed_changes, reloaded
+from sos_server.service import Service
+from sos_server.store_settings import StoreSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from sos_server.config import Settings
+
+
+class RunningServer:
+    """What ``serve`` needs to keep in hand while it runs: for reload and stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        load_settings: Callable[[], Settings],
+        log: EventLog,
+        store: ObjectStore,
+        nursery: trio.Nursery,
+        *,
+        access: Access,
+        tls: ServerTls | None,
+    ) -> None:
+        """Binds the address; SettingsError when it cannot be had."""
+        self._settings = settings
+        self._load_settings = load_settings
+        self._log = log
+        self._store = store
+        self._access = access
+        self._tls = tls
+        self._all_closed = trio.Event()
+        self._service = Service(
+            store, log=log, wall_clock=time.time, nursery=nursery, access=access, limits=settings.limits
+        )
+        self.listener = Listener(
+            settings.listen,
+            limits=_listener_limits(settings),
+            tls=tls,
+            log=log,
+            too_many=lambda what: encode(Error.because(ErrorCode.LIMIT, what=what)),
+            not_tls=lambda reason: encode(Error(code=ErrorCode.PROTOCOL, fields={}, message=reason)),
+        )
+        self.registry = CollectorRegistry()
+        self.registry.register(ServerMetrics(store, self._service.traffic, self.listener))
+
+    async def run(self) -> None:
+        """Serve until ``stop`` has let the last connection go."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._service.run)
+            await self.listener.serve(self._converse)
+            self._all_closed.set()
+            nursery.cancel_scope.cancel()
+
+    async def stop(self) -> None:
+        """Accept nothing more, finish what was begun, acknowledge it; within the time that the settings give."""
+        self.listener.stop()
+        seconds = self._settings.server.shutdown_seconds
+        with trio.move_on_after(seconds) as patience:
+            await self._service.stop()
+            await self._all_closed.wait()  # peers may still be reading what they were told
+        if patience.cancelled_caught:
+            left = len(self._service.sessions)
+            self._log.warning("left connections behind", connections=left, seconds=seconds)
+
+    def reload(self) -> None:
+        """Settings, tokens and certificates again. What is not in order is reported, and stays as it was."""
+        self._reload("settings", self._reload_settings)
+        self._reload("tokens", lambda: self._access.reload(self._settings.access.tokens))
+        if (tls := self._tls) is not None:
+            self._reload("TLS", lambda: tls.reload(self._settings.tls))
+        self._service.recheck_access()
+
+    def _reload(self, what: str, load: Callable[[], None]) -> None:
+        try:
+            load()
+        except SettingsError as error:
+            self._log.error("reload failed", what=what, reason=str(error))
+        else:
+            self._log.audit("reloaded", what=what)
+
+    def _reload_settings(self) -> None:
+        """What can be changed while the server runs. What cannot is named, and stays as it is until a restart."""
+        read = self._load_settings()
+        settings = reloaded(self._settings, read)
+        allow_connections(_listener_limits(settings))
+        if fixed := fixed_changes(self._settings, read):
+            self._log.warning("a restart is needed", settings=fixed)
+        self._settings = settings
+        self._log.least = Level[settings.server.log_level.upper()]
+        self.listener.limits = _listener_limits(settings)
+        self._service.use_limits(settings.limits)
+        self._store.use_settings(store_settings(settings))
+
+    async def _converse(self, accepted: Accepted) -> None:
+        await self._service.converse(accepted.stream, peer=accepted.peer, transport=accepted.transport)
+
+
+async def serve(load_settings: Callable[[], Settings], exit_with_handle: int | None = None) -> None:
+    """Run the server until SIGTERM or SIGINT. SettingsError, OSError or RefusedError when it cannot begin.
+
+    Settings are loaded now, and again at each SIGHUP. `exit_with_handle` is a pipe: the server also ends, in the same
+    order, when its other end is closed.
+    """
+    settings = load_settings()
+    tune_for_serving()
+    if exit_with_handle is not None:
+        check_pipe(exit_with_handle)
+    log = EventLog(least=Level[settings.server.log_level.upper()])
+    check_exposure(
+        settings.listen,
+        tls=settings.tls is not None,
+        tokens=settings.access.tokens is not None,
+        insecure=settings.server.insecure,
+    )
+    allow_connections(_listener_limits(settings))
+    access = Access(settings.access.tokens)
+    tls = ServerTls(settings.tls) if settings.tls else None
+    async with _opened_store(settings, log) as store, trio.open_nursery() as nursery:
+        server = RunningServer(settings, load_settings, log, store, nursery, access=access, tls=tls)
+        if settings.metrics is not None:
+            where = await nursery.start(serve_metrics, settings.metrics, server.registry, log)
+            log.info("metrics", address=str(where))
+        await end_when_told(nursery, stop=server.stop, reload=server.reload, log=log, exit_with_handle=exit_with_handle)
+        nursery.start_soon(server.run)
+        log.info("serving", address=str(server.listener.address), root=str(settings.root), tls=settings.tls is not None)
+        announce_ready(server.listener.address)
+    log.info("stopped")
+
+
+@asynccontextmanager
+async def _opened_store(settings: Settings, log: EventLog) -> AsyncIterator[ObjectStore]:
+    """The store, its commit loop running; closed (synced, marked clean) at a graceful end, also after cancellation."""
+    began = trio.current_time()
+    async with AsyncExitStack() as stack:
+        try:
+            disk = await stack.enter_async_context(open_disk(settings.root, create=True))
+        except OSError as error:
+            raise SettingsError(f"{settings.root}: cannot be the root: {error.strerror}") from error
+        store = await ObjectStore.open(
+            disk,
+            settings=store_settings(settings),
+            wall_clock=time.time,
+            report=lambda sentence: log.error("disk failed", what=sentence),
+        )
+        log.info("store opened", seconds=round(trio.current_time() - began, 3), identity=store.identity)
+        for sentence in store.damage:
+            log.error("damage found at the start", what=sentence)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.run)
+            yield store
+            await store.close()
+            nursery.cancel_scope.cancel()
+
+
+def store_settings(settings: Settings) -> StoreSettings:
+    storage = settings.storage
+    return StoreSettings(
+        retention_seconds=storage.retention_seconds,
+        quota_bytes=storage.quota_bytes,
+        quotas=settings.quotas,
+        reserve_bytes=storage.reserve_bytes,
+        log_bytes_max=storage.log_bytes_max,
+        accept_log_damage=storage.accept_log_damage,
+    )
+
+
+def _listener_limits(settings: Settings) -> ListenerLimits:
+    limits = settings.limits
+    return ListenerLimits(
+        connections_max=limits.connections_max,
+        connections_per_peer_max=limits.connections_per_peer_max,
+        handshake_seconds=limits.handshake_seconds,
+    )

@@ -1,0 +1,217 @@
+"""One connection: HELLO first, then requests, answered in order until the peer leaves or has to be left.
+
+What each request does is in ``requests``; how appends and reads move their bytes is in ``appending`` and ``reading``.
+Nothing here opens a file or a socket.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sos_client.serving.access import Grant, Right, TokenRefusedError
+from sos_client.serving.pace import Pace
+from sos_client.serving.plain_stream import RECEIVE_BYTES_MAX, PlainStream
+from sos_client.wire import messages as m
+from sos_client.wire.connection import Connection, Role
+from sos_client.wire.errors import REFUSALS, ErrorCode, ProtocolError, RefusedError
+from sos_client.wire.limits import PROTOCOL_VERSION
+from sos_server.appending import AppendMode
+from sos_server.outgoing import Outgoing
+from sos_server.requests import ANSWERS, PeerLeftError
+
+if TYPE_CHECKING:
+    from sos_server.namespace import Namespace
+    from sos_server.reading import Reading
+    from sos_server.service import Service
+
+FAREWELL_SECONDS_MAX: Final = 2.0
+"""How long the last ERROR of a connection may take to go out."""
+
+_TLS_RECORD_START: Final = b"\x16\x03"
+
+
+class Session:
+    """The server's side of one connection. ``run`` returns when the conversation is over; the caller closes the stream.
+
+    Anyone may at any time call ``end`` (the request at hand is finished, then the peer is told and left) and ``cut``
+    (nothing is finished).
+    """
+
+    def __init__(
+        self, service: Service, stream: trio.abc.Stream, *, peer: str, transport: PlainStream | None = None
+    ) -> None:
+        self.service = service
+        self.stream = stream
+        self.peer = peer
+        self.connection = Connection(Role.SERVER, frame_bytes_max=service.limits.frame_bytes_max, admit=self._admit)
+        self.outgoing = Outgoing(stream, service.nursery)
+        self.grant: Grant | None = None
+        self.client = ""
+        self.instance = b""
+        self.namespace: Namespace | None = None
+        self.mode: AppendMode | Reading | None = None
+        self._transport = transport
+        self._plain = stream if isinstance(stream, PlainStream) else None
+        self._bytes_received = 0
+        self._pace = Pace(service.pace_limits, self._bytes_moved)
+        self._receiving: trio.CancelScope | None = None
+        self._waiting_since = 0.0
+        self._scope = trio.CancelScope()
+        self._verdict: RefusedError | None = None
+
+    async def run(self) -> None:
+        """Talk until it is over. Cancelled from outside: stops at once and tells the peer nothing."""
+        reason: RefusedError | None = None
+        try:
+            with self._scope:
+                await self._converse()
+        except (PeerLeftError, trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+        except ProtocolError as error:
+            reason = RefusedError(ErrorCode.PROTOCOL, str(error))
+        except RefusedError as error:
+            reason = error
+        if self._scope.cancelled_caught:
+            reason = self._verdict
+        if reason is not None:
+            await self._part(reason)
+
+    @property
+    def ending(self) -> bool:
+        return self._verdict is not None
+
+    def end(self, verdict: RefusedError) -> None:
+        self._verdict = self._verdict or verdict
+        if isinstance(self.mode, AppendMode):
+            self.mode.stop(self._verdict)
+            return
+        if self.mode is not None:
+            self.mode.stop()
+        if self._receiving is not None:
+            self._receiving.cancel()
+
+    def cut(self, verdict: RefusedError) -> None:
+        self._verdict = self._verdict or verdict
+        self._scope.cancel()
+
+    def check(self, now: float) -> None:
+        """Leave the peer when it is too slow, or has asked for nothing for too long. To be called every few seconds."""
+        receiving = self.mode.receiving if isinstance(self.mode, AppendMode) else self._receiving is not None
+        owing = self.outgoing.busy or (receiving and self.connection.midway)
+        idle_seconds = self.service.limits.idle_seconds
+        if self._pace.too_slow(now, owing=owing):
+            self.cut(RefusedError(ErrorCode.TOO_SLOW))
+        elif receiving and self.mode is None and now - self._waiting_since > idle_seconds:
+            self.end(RefusedError(ErrorCode.TOO_SLOW, f"nothing was asked for {idle_seconds:g} seconds"))
+        elif self.grant is not None and self.grant.expired(self.service.wall_clock()):
+            self.end(_expired(self.grant))
+
+    async def send(self, answer: m.Answer) -> None:
+        await self.outgoing.send(self.connection.send(answer))
+
+    async def receive(self) -> m.Message:
+        """The peer's next message. PeerLeftError at the end of the stream, RefusedError when the session is ended."""
+        while (message := self.connection.next_event()) is None:
+            data = await self._receive_bytes()
+            if not data:
+                raise PeerLeftError
+            if self._bytes_received == 0 and data.startswith(_TLS_RECORD_START):
+                raise ProtocolError("this port speaks without TLS, and the connection began with it")
+            self._bytes_received += len(data)
+            self.connection.receive(data)
+        return message
+
+    def allowed(self, right: Right) -> Namespace:
+        """The namespace in use, if the token has this right on it now; RefusedError if not."""
+        namespace, grant = self.namespace, self.current_grant()
+        if namespace is None:
+            sentence = "no namespace is in use on this connection: send USE first"
+            raise RefusedError(ErrorCode.NOT_FOUND, sentence, what="namespace", name="")
+        if not grant.allows(right, namespace.name):
+            raise RefusedError(ErrorCode.DENIED, right=str(right), namespace=namespace.name)
+        return namespace
+
+    def current_grant(self) -> Grant:
+        assert self.grant is not None, "the connection lets no request through before HELLO"
+        if self.grant.expired(self.service.wall_clock()):
+            raise _expired(self.grant)
+        return self.grant
+
+    async def _converse(self) -> None:
+        with trio.move_on_after(self.service.limits.handshake_seconds) as handshake:
+            await self._greet()
+        if handshake.cancelled_caught:
+            raise RefusedError(ErrorCode.TOO_SLOW, "no HELLO has come in time")
+        while self._verdict is None:
+            request = await self.receive()
+            if isinstance(request, m.Quit):
+                await self.send(m.Bye())
+                return
+            await self._answer(request)
+        raise self._verdict
+
+    async def _greet(self) -> None:
+        hello = await self.receive()
+        assert isinstance(hello, m.Hello), "the connection lets nothing else through"
+        self.client, self.instance = hello.client, hello.instance
+        await self.send(
+            m.Welcome(
+                version=PROTOCOL_VERSION,
+                server_identity=self.service.store.identity,
+                frame_bytes_max=self.service.limits.frame_bytes_max,
+                server_time=self.service.wall_clock(),
+            )
+        )
+
+    def _admit(self, version: int, token: bytes | None) -> None:
+        """Called by the connection as soon as version and token are there, before anything else is decoded."""
+        if version != PROTOCOL_VERSION:
+            raise RefusedError(ErrorCode.VERSION, version=PROTOCOL_VERSION)
+        try:
+            self.grant = self.service.access.authenticate(token, now=self.service.wall_clock())
+        except TokenRefusedError as error:
+            self.service.log.audit("AUTH refused", peer=self.peer, reason=str(error))
+            raise RefusedError(ErrorCode.AUTH, str(error)) from error
+
+    async def _answer(self, request: m.Message) -> None:
+        try:
+            await ANSWERS[type(request)](self, request)
+        except RefusedError as refusal:
+            if REFUSALS[refusal.code].closes:
+                raise
+            self.service.traffic.refused(refusal.code)
+            await self.send(m.Error.of(refusal))
+
+    async def _receive_bytes(self) -> bytes:
+        """What has come; empty at the end. Interrupted by ``end``, it raises the verdict."""
+        self._waiting_since = trio.current_time()
+        try:
+            with trio.CancelScope() as self._receiving:
+                if self._plain is not None:
+                    return bytes(await self._plain.receive_view())
+                return bytes(await self.stream.receive_some(RECEIVE_BYTES_MAX))
+        finally:
+            self._receiving = None
+        assert self._verdict is not None, "only end() cancels the wait"
+        raise self._verdict
+
+    async def _part(self, reason: RefusedError) -> None:
+        service = self.service
+        service.traffic.refused(reason.code)
+        tell = service.log.debug if reason.code is ErrorCode.SHUTTING_DOWN else service.log.warning
+        tell("connection ended", peer=self.peer, client=self.client, code=reason.code.name, reason=reason.message)
+        with trio.move_on_after(FAREWELL_SECONDS_MAX):
+            await self.outgoing.drained()
+            self.outgoing.offer(self.connection.send(m.Error.of(reason)))
+            await self.outgoing.drained()
+
+    def _bytes_moved(self) -> int:
+        if self._transport is not None:
+            return self._transport.bytes_moved
+        return self._bytes_received + self.outgoing.bytes_sent
+
+
+def _expired(grant: Grant) -> RefusedError:
+    return RefusedError(ErrorCode.AUTH, f"the token {grant.name!r} has expired: ask for a new one")

@@ -1,0 +1,246 @@
+"""A journal as a DataFrame: its records, the files of any moment, Spark's batches. Needs no service and no shim.
+
+    register(spark)
+    spark.read.format("sos-journal").option("servers", "a:7400,b:7400,c:7400").load("sos://payments/q1")
+
+Options: `table` (records, files, batches), `at` (as the tool's --at; pinned when the reading is planned), `servers` or
+`dir`, `token_file`, `tls_ca` (files that every executor has). Records are read in parallel, a task for each segment.
+Only the log is asked: nothing here can change a volume.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from journal.batches import BatchHistory
+from journal.change import Commit, Rename, decode_change
+from journal.cli.locations import parse_location
+from journal.cli.options import Access, split_addresses, tls_context, token_of
+from journal.cli.views import open_copies
+from journal.errors import JournalCode, refused
+from journal.moments import AtLsn, parse_moment
+from journal.paths import is_within
+from journal.reading import open_reader
+from journal.record import Kind, Lsn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from journal.reading import VolumeReader
+    from journal.record import Record
+
+SCHEMAS: Final = {
+    "records": (
+        "lsn long, end_lsn long, time timestamp, kind string, path string, target string, payload_bytes long, "
+        "record_bytes long, segment string"
+    ),
+    "files": "path string, is_directory boolean, size long, modified timestamp",
+    "batches": (
+        "query string, batch long, planned timestamp, committed timestamp, duration_ms long, lsn long, "
+        "state_files int, state_version long"
+    ),
+}
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format "sos-journal" known to this session."""
+    spark.dataSource.register(JournalDataSource)
+
+
+class JournalDataSource(DataSource):  # type: ignore[misc]
+    """Spark makes one for each load(); see the module for its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "sos-journal"
+
+    def schema(self) -> str:
+        return SCHEMAS[_Question.of(self.options).table]
+
+    def reader(self, schema: Any) -> JournalReader:
+        return JournalReader(_Question.of(self.options))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """The options, checked. Travels to the executors, so it holds names of files and no secrets."""
+
+    volume: str
+    path: str
+    table: str
+    at: str
+    servers: str
+    directory: str
+    token_file: str
+    tls_ca: str
+
+    @classmethod
+    def of(cls, options: dict[str, str]) -> _Question:
+        table = options.get("table", "records")
+        if table not in SCHEMAS:
+            raise refused(JournalCode.BAD_REQUEST, f"table is one of {', '.join(SCHEMAS)}, not {table!r}")
+        location = parse_location(options.get("path", ""))
+        return cls(
+            volume=location.volume,
+            path=location.path,
+            table=table,
+            at=options.get("at", "now"),
+            servers=options.get("servers", ""),
+            directory=options.get("dir", ""),
+            token_file=options.get("token_file", ""),
+            tls_ca=options.get("tls_ca", ""),
+        )
+
+    @asynccontextmanager
+    async def reader(self) -> AsyncIterator[VolumeReader]:
+        authorities = Path(self.tls_ca) if self.tls_ca else None
+        access = Access(
+            services=(),
+            servers=split_addresses(self.servers),
+            directory=Path(self.directory) if self.directory else None,
+            token=token_of(Path(self.token_file) if self.token_file else None),
+            tls=tls_context(authorities, wanted=False),
+        )
+        if not access.has_copies:
+            raise refused(JournalCode.BAD_REQUEST, "say where the log is, with the option servers or dir")
+        async with AsyncExitStack() as stack:
+            copies = await stack.enter_async_context(open_copies(access, self.volume))
+            yield await open_reader(self.volume, copies)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange(InputPartition):  # type: ignore[misc]
+    """Records that begin in [start, end): a segment, or the part of one before the pinned moment."""
+
+    start: int
+    end: int
+
+
+class JournalReader(DataSourceReader):  # type: ignore[misc]
+    """Plans on the driver, reads on the executors."""
+
+    def __init__(self, question: _Question) -> None:
+        self._question = question
+
+    def partitions(self) -> list[LogRange]:
+        return trio.run(self._plan)
+
+    def read(self, partition: LogRange) -> Iterator[tuple[Any, ...]]:
+        return iter(trio.run(self._rows, partition))
+
+    async def _plan(self) -> list[LogRange]:
+        """Here the moment becomes an LSN; whatever is written later is not in the DataFrame."""
+        async with self._question.reader() as reader:
+            moment = parse_moment(self._question.at, now_ms=time.time_ns() // 1_000_000, zone=dt.UTC)
+            pinned = await reader.lsn_of(moment, path=self._question.path)
+            if self._question.table != "records":
+                return [LogRange(0, pinned)]
+            ranges = [
+                LogRange(link.start, pinned if link.end is None else min(link.end, pinned))
+                for link in reader.chain.links
+                if link.start < pinned
+            ]
+            return ranges or [LogRange(0, 0)]
+
+    async def _rows(self, part: LogRange) -> list[tuple[Any, ...]]:
+        async with self._question.reader() as reader:
+            if self._question.table == "files":
+                return await self._files(reader, part.end)
+            if self._question.table == "batches":
+                return await self._batches(reader, part.end)
+            return await self._records(reader, part)
+
+    async def _records(self, reader: VolumeReader, part: LogRange) -> list[tuple[Any, ...]]:
+        rows = []
+        async with aclosing(reader.records(part.start, part.end)) as records:
+            async for record in records:
+                path, target = _paths(record)
+                if not self._question.path or any(
+                    one is not None and is_within(one, self._question.path) for one in (path, target)
+                ):
+                    rows.append(_record_row(record, path, target, reader.chain.object_at(record.header.lsn).segment))
+        return rows
+
+    async def _files(self, reader: VolumeReader, pinned: int) -> list[tuple[Any, ...]]:
+        image = await reader.image(AtLsn(lsn=Lsn(pinned)), path=self._question.path)
+        rows = []
+        folders = [self._question.path]
+        while folders:
+            folder, after = folders.pop(), ""
+            while True:
+                page = image.tree.list_page(folder, after=after)
+                for status in page.entries:
+                    if status.is_directory:
+                        folders.append(status.path)
+                    rows.append((status.path, status.is_directory, status.size, _moment(status.modified_ms)))
+                if not page.more:
+                    break
+                after = page.entries[-1].path.rpartition("/")[2]
+        return rows
+
+    async def _batches(self, reader: VolumeReader, pinned: int) -> list[tuple[Any, ...]]:
+        history = BatchHistory()
+        async with aclosing(reader.records(0, pinned)) as records:
+            async for record in records:
+                if record.header.kind is not Kind.HEADER:
+                    history.note(record.header, decode_change(record.header, record.meta))
+        return [
+            (
+                batch.query,
+                batch.number,
+                _moment(batch.planned_ms),
+                _moment(batch.committed_ms),
+                batch.duration_ms,
+                batch.committed_lsn,
+                batch.state_files,
+                batch.state_versions,
+            )
+            for batch in history.of(self._question.path)
+        ]
+
+
+def _record_row(record: Record, path: str | None, target: str | None, segment: str) -> tuple[Any, ...]:
+    header = record.header
+    return (
+        header.lsn,
+        header.end_lsn,
+        _moment(header.time_ms),
+        header.kind.name.lower(),
+        path,
+        target,
+        _payload_bytes(record),
+        header.record_bytes,
+        segment,
+    )
+
+
+def _payload_bytes(record: Record) -> int:
+    """A large file's bytes are in its pieces, which have no path: its commit tells the size."""
+    if record.header.kind is Kind.COMMIT:
+        change = decode_change(record.header, record.meta)
+        assert isinstance(change, Commit)
+        return change.size
+    return record.header.payload_bytes
+
+
+def _paths(record: Record) -> tuple[str | None, str | None]:
+    if record.header.kind is Kind.HEADER:
+        return None, None
+    change = decode_change(record.header, record.meta)
+    if isinstance(change, Rename):
+        return change.source, change.target
+    return getattr(change, "path", None), None
+
+
+def _moment(milliseconds: int | None) -> dt.datetime | None:
+    return None if milliseconds is None else dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)

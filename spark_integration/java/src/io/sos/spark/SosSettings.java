@@ -1,0 +1,64 @@
+package io.sos.spark;
+
+import io.sos.spark.gateway.ServiceAddress;
+import io.sos.spark.gateway.ServiceSettings;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
+
+/** The settings fs.sos.* of a Hadoop configuration (spark.hadoop.fs.sos.* in Spark's). The names are part of the interface. */
+final class SosSettings {
+    static final String SCHEME = "sos";
+    /** HOST:PORT of the journal service, several between commas. */
+    private static final String SERVICE = "fs.sos.service";
+    /** 64 hex digits. Spark redacts settings with this word in their name. */
+    private static final String TOKEN = "fs.sos.token";
+    /** The same, first line of a file; for those who keep secrets out of settings. */
+    private static final String TOKEN_FILE = "fs.sos.token.file";
+    /** true: TLS, trusting the JVM's authorities or those of the two settings below, each of which switches TLS on, too. */
+    private static final String TLS = "fs.sos.tls";
+    /** Certificates to trust, as a PEM file that is on every host, or as PEM text. */
+    private static final String AUTHORITIES_FILE = "fs.sos.tls.authorities.file";
+    private static final String AUTHORITIES = "fs.sos.tls.authorities";
+    /** How long an operation is tried; longer than the service waits for a quorum (60 s), whose outcome must be seen. */
+    private static final String DEADLINE_SECONDS = "fs.sos.deadline.seconds";
+    private static final int DEADLINE_SECONDS_DEFAULT = 120;
+    /** Where files larger than 1 MiB wait for their close(); the JVM's temporary directory unless told otherwise. */
+    private static final String BUFFER_DIRECTORY = "fs.sos.buffer.dir";
+
+    private SosSettings() {}
+
+    static ServiceSettings of(Configuration configuration) throws IOException {
+        String service = configuration.getTrimmed(SERVICE);
+        if (service == null) {
+            throw new IOException("sos:// needs the setting " + SERVICE + " (spark.hadoop." + SERVICE
+                    + " in Spark's): the journal service's HOST:PORT");
+        }
+        String authorities = textOrFile(configuration, AUTHORITIES, AUTHORITIES_FILE);
+        String token = textOrFile(configuration, TOKEN, TOKEN_FILE);
+        boolean tls = configuration.getBoolean(TLS, authorities != null);
+        long deadline = configuration.getInt(DEADLINE_SECONDS, DEADLINE_SECONDS_DEFAULT);
+        try {
+            return new ServiceSettings(
+                    ServiceAddress.parseList(service), token, tls, authorities, TimeUnit.SECONDS.toMillis(deadline));
+        } catch (IllegalArgumentException e) {
+            throw new IOException("the settings fs.sos.* are not in order: " + e.getMessage(), e);
+        }
+    }
+
+    static Path bufferDirectory(Configuration configuration) {
+        return Path.of(configuration.getTrimmed(BUFFER_DIRECTORY, System.getProperty("java.io.tmpdir")));
+    }
+
+    private static String textOrFile(Configuration configuration, String key, String fileKey) throws IOException {
+        String text = configuration.get(key);
+        String file = configuration.getTrimmed(fileKey);
+        if (text == null && file != null) {
+            text = Files.readString(Path.of(file), StandardCharsets.US_ASCII);
+        }
+        return text == null || text.isBlank() ? null : text.strip();
+    }
+}

@@ -1,0 +1,81 @@
+package io.sos.spark;
+
+import io.sos.spark.gateway.RefusedException;
+import java.io.IOException;
+import java.io.OutputStream;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * A file that is being written. It exists, whole and durable, when close() returns, and not at all before; when close()
+ * fails, its exception says whether that is certain. cancel() forgets it, and never touches what is published.
+ */
+public final class UncommittedFile extends OutputStream {
+    private enum State {
+        OPEN,
+        PUBLISHED,
+        CANCELLED,
+        FAILED
+    }
+
+    private final SosVolume volume;
+    private final Path path;
+    private final boolean overwrite;
+    private final StagedContent content;
+    private State state = State.OPEN;
+    private IOException failure;
+
+    UncommittedFile(SosVolume volume, Path path, boolean overwrite, StagedContent content) {
+        this.volume = volume;
+        this.path = path;
+        this.overwrite = overwrite;
+        this.content = content;
+    }
+
+    @Override
+    public synchronized void write(int b) throws IOException {
+        checkOpen();
+        content.write(b);
+    }
+
+    @Override
+    public synchronized void write(byte[] bytes, int offset, int length) throws IOException {
+        checkOpen();
+        content.write(bytes, offset, length);
+    }
+
+    /** Publishes the file. Once more is harmless after success; after a failure it fails again, never pretends. */
+    @Override
+    public synchronized void close() throws IOException {
+        if (state == State.FAILED) {
+            throw new IOException(path + " was not published: " + failure.getMessage(), failure);
+        }
+        if (state != State.OPEN) {
+            return;
+        }
+        try {
+            volume.publish(path, content, overwrite);
+            state = State.PUBLISHED;
+        } catch (IOException e) {
+            state = State.FAILED;
+            failure = e;
+            throw e;
+        } finally {
+            content.close();
+        }
+    }
+
+    /** Nothing was sent before close(), so there is nothing to take back. */
+    public synchronized void cancel() {
+        if (state != State.OPEN) {
+            return;
+        }
+        state = State.CANCELLED;
+        content.close();
+    }
+
+    private void checkOpen() throws IOException {
+        if (state != State.OPEN) {
+            throw new IOException(path + " is no longer open for writing");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+package io.sos.spark.gateway;
+
+/** The file protocol's limits, as journal/gateway/limits.py has them. */
+final class Limits {
+    static final int VERSION = 1;
+    /** The memory that the other side can make this one take for a frame. */
+    static final int FRAME_BYTES_MAX = 2 * 1024 * 1024;
+    /** File bytes in one PUT or DATA, and what one READ asks for. */
+    static final int PIECE_BYTES_MAX = 1024 * 1024;
+
+    static final int LIST_ENTRIES_MAX = 1000;
+    static final int ERROR_FIELDS_MAX = 16;
+    static final int INSTANCE_BYTES = 16;
+    static final int TOKEN_BYTES = 32;
+    /** The service says every 5 s that it still works on a request; after so long without a sign the connection is given up. */
+    static final long SILENCE_MILLIS_MAX = 20_000;
+    /** The service closes a connection that asked for nothing for 600 s; ours go well before. */
+    static final long IDLE_MILLIS_MAX = 60_000;
+
+    private Limits() {}
+}

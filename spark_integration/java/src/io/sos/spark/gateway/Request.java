@@ -1,0 +1,163 @@
+package io.sos.spark.gateway;
+
+/** The requests of the file protocol as values, with their type codes. How they become bytes is {@link Frames}' business. */
+sealed interface Request {
+    int type();
+
+    /** The msgpack part of the frame's body. */
+    void writeTo(MsgpackWriter out);
+
+    record Hello(byte[] token, String client, byte[] instance) implements Request {
+        public int type() {
+            return 0x21;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(2).text(client).bytes(instance);
+        }
+    }
+
+    record Open(String volume, long epochSeen) implements Request {
+        public int type() {
+            return 0x22;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(2).text(volume).number(epochSeen);
+        }
+    }
+
+    record Put(String path, boolean overwrite, OperationStamp stamp, byte[] payload) implements Request {
+        public int type() {
+            return 0x23;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(5).text(path).bool(overwrite).number(Frames.crc32c(payload, payload.length));
+            stamp.writeTo(out);
+            out.nil(); // the modification time is the journal's own
+        }
+    }
+
+    record WriteOpen(String path, boolean overwrite, OperationStamp stamp) implements Request {
+        public int type() {
+            return 0x24;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(4).text(path).bool(overwrite);
+            stamp.writeTo(out);
+            out.nil(); // the modification time is the journal's own
+        }
+    }
+
+    /** The first {@code length} bytes of {@code payload}, which belong at {@code offset} of the file. */
+    record Data(long offset, byte[] payload, int length) implements Request {
+        public int type() {
+            return 0x25;
+        }
+
+        public void writeTo(MsgpackWriter out) {}
+    }
+
+    record WriteCommit(long size) implements Request {
+        public int type() {
+            return 0x26;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(1).number(size);
+        }
+    }
+
+    record WriteCancel() implements Request {
+        public int type() {
+            return 0x27;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(0);
+        }
+    }
+
+    /** {@code modifiedMillis} not null: refused unless the file is still the one of that time. */
+    record Read(String path, long offset, long length, Long modifiedMillis, long epochSeen) implements Request {
+        public int type() {
+            return 0x28;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(5).text(path).number(offset).number(length);
+            if (modifiedMillis == null) {
+                out.nil();
+            } else {
+                out.number(modifiedMillis);
+            }
+            out.number(epochSeen);
+        }
+    }
+
+    record Stat(String path, long epochSeen) implements Request {
+        public int type() {
+            return 0x29;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(2).text(path).number(epochSeen);
+        }
+    }
+
+    record List(String path, String after, int limit, long epochSeen) implements Request {
+        public int type() {
+            return 0x2a;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(4).text(path).text(after).number(limit).number(epochSeen);
+        }
+    }
+
+    record Mkdirs(String path, OperationStamp stamp) implements Request {
+        public int type() {
+            return 0x2b;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(2).text(path);
+            stamp.writeTo(out);
+        }
+    }
+
+    record Delete(String path, boolean recursive, OperationStamp stamp) implements Request {
+        public int type() {
+            return 0x2c;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(3).text(path).bool(recursive);
+            stamp.writeTo(out);
+        }
+    }
+
+    record Rename(String source, String target, boolean overwrite, OperationStamp stamp) implements Request {
+        public int type() {
+            return 0x2d;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(4).text(source).text(target).bool(overwrite);
+            stamp.writeTo(out);
+        }
+    }
+
+    record Claim(String path, OperationStamp stamp) implements Request {
+        public int type() {
+            return 0x2e;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(2).text(path);
+            stamp.writeTo(out);
+        }
+    }
+}

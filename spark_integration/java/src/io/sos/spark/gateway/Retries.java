@@ -1,0 +1,116 @@
+package io.sos.spark.gateway;
+
+import java.io.IOException;
+import java.util.HashSet;
+import java.util.Set;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The life of one operation over all its attempts: what may have happened so far, when to give up, and what to say then.
+ */
+final class Retries {
+    private static final long FIRST_PAUSE_MILLIS = 20;
+    private static final long PAUSE_MILLIS_MAX = 2_000;
+
+    private final Route route;
+    private final boolean isChange;
+    private final String what;
+    private final long startNanos = System.nanoTime();
+    private final long deadlineNanos;
+    private final Set<ServiceAddress> withoutVolume = new HashSet<>();
+    private long pauseMillis = FIRST_PAUSE_MILLIS;
+    private boolean mayBeDone;
+    /** What says more than that time is over: the last that the peer answered, if only that it is no journal service. */
+    private IOException answered;
+
+    Retries(Route route, boolean isChange, String what, long deadlineMillis) {
+        this.route = route;
+        this.isChange = isChange;
+        this.what = what;
+        this.deadlineNanos = startNanos + TimeUnit.MILLISECONDS.toNanos(deadlineMillis);
+    }
+
+    long deadlineNanos() {
+        return deadlineNanos;
+    }
+
+    /** The service said no: throws if that is final, else pauses and turns to where the next attempt goes. */
+    void refused(RefusedException refusal, ServiceAddress address) throws IOException {
+        answered = refusal;
+        ServiceCode code = refusal.code();
+        if (code == ServiceCode.OUTCOME_UNKNOWN) {
+            mayBeDone = true;
+        }
+        if (code.again() == ServiceCode.Again.NO) {
+            throw refusal;
+        }
+        if (code == ServiceCode.VOLUME_NOT_FOUND) {
+            withoutVolume.add(address);
+            if (withoutVolume.size() >= route.size()) {
+                throw refusal;
+            }
+        }
+        if (code.again() == ServiceCode.Again.ELSEWHERE) {
+            route.redirect(address, ownerIn(refusal));
+        }
+        pauseBefore(refusal);
+    }
+
+    /** The connection failed. {@code wasIdle}: it may have died long ago, so the next attempt need not wait. */
+    void failed(IOException failure, ServiceConnection connection, boolean wasIdle) throws IOException {
+        mayBeDone |= connection.hasSent();
+        if (failure instanceof ProtocolException) {
+            answered = failure;
+        }
+        if (wasIdle && deadlineNanos - System.nanoTime() > 0) {
+            return;
+        }
+        route.leave(connection.address());
+        pauseBefore(failure);
+    }
+
+    private void pauseBefore(IOException cause) throws IOException {
+        long left = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
+        if (left <= 0) {
+            throw late(cause);
+        }
+        long pause = Math.min(left, ThreadLocalRandom.current().nextLong(pauseMillis / 2, pauseMillis + 1));
+        pauseMillis = Math.min(2 * pauseMillis, PAUSE_MILLIS_MAX);
+        try {
+            Thread.sleep(pause);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw Watch.interrupted(e);
+        }
+    }
+
+    private IOException late(IOException cause) {
+        long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - startNanos);
+        String tried = what + ": tried for " + seconds + " s, last " + said(cause);
+        if (answered != null && answered != cause) {
+            tried += ", before that " + said(answered);
+        }
+        if (isChange && mayBeDone) {
+            return new OutcomeUnknownException(tried + ". Outcome unknown: it may or may not have been done.", cause);
+        }
+        return new ServiceUnavailableException(tried + ". Nothing was changed.", cause);
+    }
+
+    /** Some of Java's exceptions have no message: their name is one. */
+    private static String said(IOException failure) {
+        return failure.getMessage() != null ? failure.getMessage() : failure.getClass().getSimpleName();
+    }
+
+    private static ServiceAddress ownerIn(RefusedException refusal) throws ProtocolException {
+        Object address = refusal.field("address");
+        if (!(address instanceof String text)) {
+            return null;
+        }
+        try {
+            return ServiceAddress.parse(text);
+        } catch (IllegalArgumentException e) {
+            throw new ProtocolException("NOT_OWNER with an address that is none: " + text, e);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+package io.sos.spark.gateway;
+
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.Closeable;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.SSLSocketFactory;
+
+/**
+ * One connection to one service, with one volume opened: a request, its answer, the next. After any IOException but a
+ * {@link RefusedException} it is of no more use. One thread at a time uses it, between begin() and end().
+ */
+final class ServiceConnection implements Closeable {
+    private static final int CONNECT_MILLIS_MAX = 5_000;
+    private static final int BUFFER_BYTES = 64 * 1024;
+
+    private final ServiceAddress address;
+    private final AtomicLong epochSeen;
+    private final Socket socket = new Socket();
+    private Watch watch;
+    private DataInputStream in;
+    private DataOutputStream out;
+    private boolean hasSent;
+    private boolean isOpened;
+    private long idleSinceNanos;
+
+    /** Not connected yet. {@code epochSeen} is the highest epoch of the volume in any answer, shared by its connections. */
+    ServiceConnection(ServiceAddress address, AtomicLong epochSeen) {
+        this.address = address;
+        this.epochSeen = epochSeen;
+    }
+
+    /** The current thread takes the connection for one request (or for connecting) and is watched meanwhile. */
+    void begin(long deadlineNanos) {
+        hasSent = false;
+        watch = new Watch(socket, deadlineNanos);
+    }
+
+    void end() {
+        watch.close();
+        idleSinceNanos = System.nanoTime();
+    }
+
+    /** Connects, says HELLO and opens the volume. {@code tls} null: plain TCP. */
+    void connect(SSLSocketFactory tls, Request.Hello hello, String volume, long deadlineNanos) throws IOException {
+        long left = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
+        socket.setTcpNoDelay(true); // without it a small answer waits for a delayed acknowledgement
+        socket.connect(
+                new InetSocketAddress(address.host(), address.port()),
+                (int) Math.max(1, Math.min(CONNECT_MILLIS_MAX, left)));
+        Socket stream = tls == null ? socket : secured(tls);
+        in = new DataInputStream(new BufferedInputStream(stream.getInputStream(), BUFFER_BYTES));
+        out = new DataOutputStream(new BufferedOutputStream(stream.getOutputStream(), BUFFER_BYTES));
+        send(hello);
+        send(new Request.Open(volume, epochSeen.get()));
+        receive(Answer.Welcome.class);
+        receive(Answer.Opened.class);
+        hasSent = false; // nothing that changes anything
+        isOpened = true;
+    }
+
+    private SSLSocket secured(SSLSocketFactory tls) throws IOException {
+        SSLSocket secured = (SSLSocket) tls.createSocket(socket, address.host(), address.port(), true);
+        SSLParameters parameters = secured.getSSLParameters();
+        parameters.setEndpointIdentificationAlgorithm("HTTPS"); // or any certificate of that authority would do
+        secured.setSSLParameters(parameters);
+        secured.startHandshake();
+        watch.heard();
+        return secured;
+    }
+
+    ServiceAddress address() {
+        return address;
+    }
+
+    /** Whether bytes of the present request may have left, so that the service may act on it. */
+    boolean hasSent() {
+        return hasSent;
+    }
+
+    /** Whether it serves on after this refusal. */
+    boolean outlives(RefusedException refusal) {
+        return isOpened && !refusal.code().endsConnection();
+    }
+
+    boolean isIdleLongerThan(long millis) {
+        return System.nanoTime() - idleSinceNanos > TimeUnit.MILLISECONDS.toNanos(millis);
+    }
+
+    void send(Request request) throws IOException {
+        hasSent = true;
+        Frames.write(request, out);
+        watch.heard();
+    }
+
+    /**
+     * While a file is streamed: sends what is buffered and throws the RefusedException that may have come early. The request
+     * is ended by then, so that the connection can serve again.
+     */
+    void flushUnlessRefused() throws IOException {
+        out.flush();
+        while (in.available() > 0) {
+            Answer answer = Frames.read(in);
+            if (answer instanceof Answer.Refusal refusal) {
+                send(new Request.WriteCancel());
+                out.flush();
+                throw RefusedException.of(refusal);
+            }
+            if (!(answer instanceof Answer.Waiting)) {
+                throw new ProtocolException(address + " answered a file before its end");
+            }
+        }
+    }
+
+    /** The next answer, which must be of this class. RefusedException when the service says no. */
+    <T extends Answer> T receive(Class<T> expected) throws IOException {
+        Answer answer = receive();
+        if (!expected.isInstance(answer)) {
+            throw new ProtocolException(address + " answered " + answer.getClass().getSimpleName() + " where "
+                    + expected.getSimpleName() + " was due");
+        }
+        return expected.cast(answer);
+    }
+
+    /** The next answer that is not WAITING. RefusedException when the service says no. */
+    Answer receive() throws IOException {
+        out.flush();
+        while (true) {
+            Answer answer = Frames.read(in);
+            watch.heard();
+            if (answer instanceof Answer.Waiting) {
+                continue;
+            }
+            checkEpoch(answer);
+            if (answer instanceof Answer.Refusal refusal) {
+                throw RefusedException.of(refusal);
+            }
+            return answer;
+        }
+    }
+
+    /** An answer of an epoch older than one already seen comes from a service that lost the volume and does not know it. */
+    private void checkEpoch(Answer answer) throws IOException {
+        long epoch = answer.epoch();
+        long seen = epochSeen.accumulateAndGet(epoch, Math::max);
+        if (epoch != 0 && epoch < seen) {
+            throw new ProtocolException(address + " answered for epoch " + epoch + ", but the volume is at epoch " + seen);
+        }
+    }
+
+    /** Why the request failed: what the watch saw, or else {@code failure} itself. */
+    IOException explain(IOException failure) {
+        return watch.explain(failure, address);
+    }
+
+    /** The raw socket, not the TLS one: a goodbye could block, and nothing here needs it. */
+    @Override
+    public void close() {
+        try {
+            socket.close();
+        } catch (IOException e) {
+            // It is closed all the same.
+        }
+    }
+}

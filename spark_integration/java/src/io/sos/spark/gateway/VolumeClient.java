@@ -1,0 +1,256 @@
+package io.sos.spark.gateway;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.atomic.AtomicLong;
+import javax.net.ssl.SSLSocketFactory;
+
+/**
+ * A volume as its journal service shows it. Each method is one operation: it goes on over lost connections, restarts of
+ * the service and changes of owner, always with the same operation id, until the deadline of the settings.
+ *
+ * <p>All methods throw {@link RefusedException} when the service says no for good (nothing was changed), {@link
+ * OutcomeUnknownException} or {@link ServiceUnavailableException} at the deadline, InterruptedIOException within 250 ms of
+ * an interrupt. One instance per volume and settings in a JVM; safe for any number of threads.
+ */
+public final class VolumeClient {
+    private static final byte[] CLIENT = random(Limits.INSTANCE_BYTES);
+    private static final AtomicLong SEQUENCE = new AtomicLong();
+    private static final ConcurrentMap<Key, VolumeClient> CLIENTS = new ConcurrentHashMap<>();
+    /** A large file may take longer than the deadline; below this rate it is given up. */
+    private static final long BYTES_PER_MILLI_MIN = 1024;
+
+    private final String volume;
+    private final ServiceSettings settings;
+    private final Route route;
+    private final AtomicLong epochSeen = new AtomicLong();
+    private final IdleConnections idle = new IdleConnections();
+    private final Request.Hello hello;
+    private volatile SSLSocketFactory tls;
+
+    private record Key(String volume, ServiceSettings settings) {}
+
+    private interface Exchange<T> {
+        T run(ServiceConnection connection) throws IOException;
+    }
+
+    private VolumeClient(Key key) {
+        this.volume = key.volume;
+        this.settings = key.settings;
+        this.route = new Route(settings.addresses());
+        this.hello = new Request.Hello(settings.tokenBytes(), "spark", CLIENT);
+    }
+
+    /** The JVM's client for this volume. Opens no connection. */
+    public static VolumeClient of(String volume, ServiceSettings settings) {
+        return CLIENTS.computeIfAbsent(new Key(volume, settings), VolumeClient::new);
+    }
+
+    /** NOT_FOUND when there is neither file nor directory. */
+    public FileEntry stat(String path) throws IOException {
+        return ask("stat " + path, connection -> {
+            connection.send(new Request.Stat(path, epochSeen.get()));
+            return connection.receive(Answer.Status.class).entry();
+        });
+    }
+
+    /** The children of a directory, or a file itself. NOT_FOUND. */
+    public List<FileEntry> list(String path) throws IOException {
+        List<FileEntry> entries = new ArrayList<>();
+        String after = "";
+        while (true) {
+            Request.List request = new Request.List(path, after, Limits.LIST_ENTRIES_MAX, epochSeen.get());
+            Answer.Page page = ask("list " + path, connection -> {
+                connection.send(request);
+                return connection.receive(Answer.Page.class);
+            });
+            entries.addAll(page.entries());
+            if (!page.more() || page.entries().isEmpty()) {
+                return entries;
+            }
+            String last = page.entries().get(page.entries().size() - 1).path();
+            after = last.substring(last.lastIndexOf('/') + 1);
+        }
+    }
+
+    /**
+     * Up to {@code length} bytes (at most 1 MiB) from {@code offset}, fewer only at the file's end. CHANGED when {@code
+     * modifiedMillis} is not null and the file is another one now. NOT_FOUND, IS_DIRECTORY, DAMAGED.
+     */
+    public Piece read(String path, long offset, int length, Long modifiedMillis) throws IOException {
+        int wanted = Math.min(length, Limits.PIECE_BYTES_MAX);
+        return ask("read " + path, connection -> {
+            connection.send(new Request.Read(path, offset, wanted, modifiedMillis, epochSeen.get()));
+            FileEntry entry = connection.receive(Answer.Status.class).entry();
+            byte[] bytes = new byte[(int) Math.max(0, Math.min(wanted, entry.size() - offset))];
+            int filled = 0;
+            Answer answer;
+            while ((answer = connection.receive()) instanceof Answer.Data data) {
+                int size = data.payload().remaining();
+                if (data.offset() != offset + filled || size > bytes.length - filled) {
+                    throw new ProtocolException("bytes of " + path + " that were not asked for");
+                }
+                data.payload().get(bytes, filled, size);
+                filled += size;
+            }
+            if (!(answer instanceof Answer.ReadEnd) || filled != bytes.length) {
+                throw new ProtocolException("READ of " + path + " ended after " + filled + " of " + bytes.length + " bytes");
+            }
+            return new Piece(entry, offset, bytes);
+        });
+    }
+
+    /** Publishes a whole file, making its parents; durable when this returns. ALREADY_EXISTS, IS_DIRECTORY, NOT_DIRECTORY, FENCED. */
+    public FileEntry write(String path, Content content, boolean overwrite, PathClaim claim) throws IOException {
+        long deadlineMillis = settings.deadlineMillis() + content.size() / BYTES_PER_MILLI_MIN;
+        return change("write " + path, path, claim, deadlineMillis, (connection, stamp) -> {
+            if (content.size() <= Limits.PIECE_BYTES_MAX) {
+                put(connection, path, content, overwrite, stamp);
+            } else {
+                stream(connection, path, content, overwrite, stamp);
+            }
+            return connection.receive(Answer.Status.class).entry();
+        });
+    }
+
+    /** Fine if it exists. NOT_DIRECTORY, FENCED. */
+    public void mkdirs(String path, PathClaim claim) throws IOException {
+        change("mkdirs " + path, path, claim, stamp -> new Request.Mkdirs(path, stamp));
+    }
+
+    /** Whether there was something to delete. NOT_EMPTY, FENCED. */
+    public boolean delete(String path, boolean recursive, PathClaim claim) throws IOException {
+        return change("delete " + path, path, claim, stamp -> new Request.Delete(path, recursive, stamp));
+    }
+
+    /** Moves a file or a tree in one step. NOT_FOUND, ALREADY_EXISTS, NOT_DIRECTORY, FENCED. */
+    public void rename(String source, String target, boolean overwrite, PathClaim claim) throws IOException {
+        change("rename " + source + " to " + target, source, claim,
+                stamp -> new Request.Rename(source, target, overwrite, stamp));
+    }
+
+    /** From now on every change at or below {@code path} must carry this claim or a later one. FENCED. */
+    public void claim(String path, PathClaim claim) throws IOException {
+        change("claim " + path, path, claim, stamp -> new Request.Claim(path, stamp));
+    }
+
+    private interface Change<T> {
+        T run(ServiceConnection connection, OperationStamp stamp) throws IOException;
+    }
+
+    private interface StampedRequest {
+        Request with(OperationStamp stamp);
+    }
+
+    private boolean change(String what, String path, PathClaim claim, StampedRequest request) throws IOException {
+        return change(what, path, claim, settings.deadlineMillis(), (connection, stamp) -> {
+            connection.send(request.with(stamp));
+            return connection.receive(Answer.Done.class).applied();
+        });
+    }
+
+    private <T> T change(String what, String path, PathClaim claim, long deadlineMillis, Change<T> change)
+            throws IOException {
+        long sequence = SEQUENCE.incrementAndGet();
+        Retries retries = new Retries(route, true, what + " in volume " + volume, deadlineMillis);
+        try {
+            return run(retries, connection ->
+                    change.run(connection, new OperationStamp(CLIENT, sequence, claim, epochSeen.get())));
+        } catch (RefusedException refusal) {
+            throw refusal.code() == ServiceCode.FENCED ? FencedException.of(refusal, path, claim) : refusal;
+        }
+    }
+
+    private <T> T ask(String what, Exchange<T> exchange) throws IOException {
+        return run(new Retries(route, false, what + " in volume " + volume, settings.deadlineMillis()), exchange);
+    }
+
+    private <T> T run(Retries retries, Exchange<T> exchange) throws IOException {
+        while (true) {
+            failIfInterrupted(null);
+            ServiceConnection connection = idle.take(route.current());
+            boolean wasIdle = connection != null;
+            if (!wasIdle) {
+                connection = new ServiceConnection(route.current(), epochSeen);
+            }
+            boolean isReusable = false;
+            connection.begin(retries.deadlineNanos());
+            try {
+                if (!wasIdle) {
+                    connection.connect(tls(), hello, volume, retries.deadlineNanos());
+                }
+                T result = exchange.run(connection);
+                isReusable = true;
+                return result;
+            } catch (RefusedException refusal) {
+                isReusable = connection.outlives(refusal);
+                retries.refused(refusal, connection.address());
+            } catch (ContentException failure) {
+                throw failure;
+            } catch (IOException failure) {
+                failIfInterrupted(failure);
+                retries.failed(connection.explain(failure), connection, wasIdle);
+            } finally {
+                connection.end();
+                if (isReusable) {
+                    idle.put(connection);
+                } else {
+                    connection.close();
+                }
+            }
+        }
+    }
+
+    private SSLSocketFactory tls() {
+        if (settings.tls() && tls == null) {
+            tls = TrustedAuthorities.socketFactory(settings.authorities());
+        }
+        return tls;
+    }
+
+    private static void failIfInterrupted(IOException cause) throws InterruptedIOException {
+        if (Thread.currentThread().isInterrupted()) {
+            throw Watch.interrupted(cause);
+        }
+    }
+
+    private static void put(
+            ServiceConnection connection, String path, Content content, boolean overwrite, OperationStamp stamp)
+            throws IOException {
+        byte[] bytes = new byte[(int) content.size()];
+        try (ContentReader reader = new ContentReader(path, content)) {
+            reader.next(bytes);
+            reader.checkEnd();
+        }
+        connection.send(new Request.Put(path, overwrite, stamp, bytes));
+    }
+
+    private static void stream(
+            ServiceConnection connection, String path, Content content, boolean overwrite, OperationStamp stamp)
+            throws IOException {
+        connection.send(new Request.WriteOpen(path, overwrite, stamp));
+        byte[] buffer = new byte[Limits.PIECE_BYTES_MAX];
+        try (ContentReader reader = new ContentReader(path, content)) {
+            long offset = 0;
+            int size;
+            while ((size = reader.next(buffer)) > 0) {
+                connection.send(new Request.Data(offset, buffer, size));
+                connection.flushUnlessRefused();
+                offset += size;
+            }
+            reader.checkEnd();
+        }
+        connection.send(new Request.WriteCommit(content.size()));
+    }
+
+    private static byte[] random(int size) {
+        byte[] bytes = new byte[size];
+        new SecureRandom().nextBytes(bytes);
+        return bytes;
+    }
+}

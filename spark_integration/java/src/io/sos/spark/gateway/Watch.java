@@ -1,0 +1,104 @@
+package io.sos.spark.gateway;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.net.Socket;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Ends blocking socket calls whose thread was interrupted, whose deadline passed, or whose peer is silent, by closing the
+ * socket. One daemon thread per JVM looks every 250 ms. This covers connecting, TLS, reading and writing alike, which
+ * socket timeouts do not, and interrupts do not reach a blocking socket at all.
+ */
+final class Watch implements AutoCloseable {
+    private static final long LOOK_MILLIS = 250;
+    private static final Set<Watch> ACTIVE = ConcurrentHashMap.newKeySet();
+
+    private enum Verdict {
+        NONE,
+        INTERRUPTED,
+        SILENT,
+        LATE
+    }
+
+    private final Thread thread = Thread.currentThread();
+    private final Socket socket;
+    private final long deadlineNanos;
+    private volatile long heardNanos = System.nanoTime();
+    private volatile Verdict verdict = Verdict.NONE;
+
+    static {
+        Thread looker = new Thread(Watch::look, "sos-watch");
+        looker.setDaemon(true);
+        looker.setContextClassLoader(null);
+        looker.start();
+    }
+
+    /** Watches what the current thread does with the socket, until close(). */
+    Watch(Socket socket, long deadlineNanos) {
+        this.socket = socket;
+        this.deadlineNanos = deadlineNanos;
+        ACTIVE.add(this);
+    }
+
+    /** The peer gave a sign, or took bytes: it is not silent. */
+    void heard() {
+        heardNanos = System.nanoTime();
+    }
+
+    /** The error to throw for {@code failure}: why the watch closed the socket, if it did. */
+    IOException explain(IOException failure, ServiceAddress address) {
+        return switch (verdict) {
+            case NONE, INTERRUPTED -> failure;
+            case SILENT -> new IOException(
+                    address + " gave no sign for " + Limits.SILENCE_MILLIS_MAX / 1000 + " s", failure);
+            case LATE -> new IOException(address + " did not answer before the deadline", failure);
+        };
+    }
+
+    /** The flag stays set: code that swallows an IOException still stops at its next step. */
+    static InterruptedIOException interrupted(Throwable cause) {
+        InterruptedIOException interrupted = new InterruptedIOException("interrupted while talking to the journal service");
+        interrupted.initCause(cause);
+        return interrupted;
+    }
+
+    @Override
+    public void close() {
+        ACTIVE.remove(this);
+    }
+
+    private void judge() {
+        long now = System.nanoTime();
+        if (thread.isInterrupted()) {
+            end(Verdict.INTERRUPTED);
+        } else if (now - deadlineNanos > 0) {
+            end(Verdict.LATE);
+        } else if (now - heardNanos > TimeUnit.MILLISECONDS.toNanos(Limits.SILENCE_MILLIS_MAX)) {
+            end(Verdict.SILENT);
+        }
+    }
+
+    private void end(Verdict reason) {
+        verdict = reason;
+        ACTIVE.remove(this);
+        try {
+            socket.close();
+        } catch (IOException e) {
+            // It is closed all the same.
+        }
+    }
+
+    private static void look() {
+        while (true) {
+            try {
+                Thread.sleep(LOOK_MILLIS);
+            } catch (InterruptedException e) {
+                continue; // nobody has a reason to interrupt this thread; it must go on for all others
+            }
+            ACTIVE.forEach(Watch::judge);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+"""with_sos_checkpoints: a session builder whose streaming queries keep their checkpoints on a volume.
+
+Decides what must be started and which settings Spark needs; starting is beside_driver's, the settings' text is
+journal/spark_settings's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from journal.spark_settings import (
+    REDACTION_SETTING,
+    TOKEN_KEY,
+    SparkAccess,
+    as_properties,
+    redaction_with_tokens,
+    spark_settings,
+)
+from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
+from spark_integration.jar import jar_path, java_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SAME_HOST_MASTERS: Final = ("local",)  # local, local[N], local-cluster[...]
+_EMBEDDED_NOTICE: Final = (
+    "sos: embedded: the checkpoints of volume {volume!r} are kept on this machine alone, in {directory}. They survive "
+    "the end of Spark and of this process. They do not survive the loss of this machine or disk: give servers=[...] "
+    "for that."
+)
+
+_lock = threading.Lock()
+_running: dict[str, BesideDriver] = {}
+
+
+class SessionError(RuntimeError):
+    """The session cannot be given checkpoints on a volume as asked; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Where Spark runs, as far as the builder tells."""
+
+    master: str
+    remote: str | None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """A Spark Connect server that somebody else runs."""
+        return self.remote is not None and not self.remote.startswith("local")
+
+    @property
+    def executors_are_here(self) -> bool:
+        return (self.remote or self.master).startswith(_SAME_HOST_MASTERS)
+
+
+def with_sos_checkpoints(
+    builder: SparkSession.Builder,
+    *,
+    volume: str,
+    servers: Sequence[str] = (),
+    service: Sequence[str] = (),
+    token: str | None = None,
+    authorities: str | None = None,
+    directory: str | Path | None = None,
+) -> SparkSession.Builder:
+    """The builder, told to keep checkpoints of `sos://VOLUME/...`; call getOrCreate() on what is returned.
+
+    Nothing given: embedded; starts an SOS server and a journal service beside this driver, on this machine only.
+    `servers`: starts a journal service here, which keeps `volume` (made by `sos-journal create`) on those SOS servers.
+    `service`: starts nothing; a journal service runs at these addresses. `token` and `authorities` (certificates to
+    trust, as PEM text; with them TLS is spoken) are for the servers or the service, whichever is given. What was
+    started ends with this process, however it ends. For a Spark Connect server elsewhere nothing is started; the
+    settings that it needs are printed.
+    """
+    if servers and service:
+        raise SessionError("give either servers=, to start a journal service here, or service=, to use one that runs")
+    target = _target_of(builder)
+    if target.is_elsewhere:
+        return _for_connect_elsewhere(builder, volume, tuple(service), token, authorities)
+    _check_jvm(volume)
+    access = SparkAccess(service=tuple(service), token=token, authorities=authorities, tls=authorities is not None)
+    if not service:
+        wanted = Wanted(
+            volume=volume,
+            servers=tuple(servers),
+            server_token=token,
+            server_authorities=authorities,
+            directory=Path(directory) if directory is not None else default_directory(volume),
+            host=LOOPBACK if target.executors_are_here else _own_host(builder),
+        )
+        access = _started(wanted)
+    return _configured(builder, replace(access, jar=str(jar_path())))
+
+
+def stop_beside_driver(volume: str) -> None:
+    """End what with_sos_checkpoints started for the volume; without this it ends when the process does."""
+    with _lock:
+        running = _running.pop(volume, None)
+    if running is not None:
+        running.stop()
+
+
+def default_directory(volume: str) -> Path:
+    """Where an embedded volume lies, and the cache of a replicated one."""
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return data / "sos-checkpoints" / volume
+
+
+def _started(wanted: Wanted) -> SparkAccess:
+    with _lock:
+        running = _running.get(wanted.volume)
+        if running is None or not running.is_running():
+            running = start_beside_driver(wanted)
+            _running[wanted.volume] = running
+            if wanted.is_embedded:
+                _say(_EMBEDDED_NOTICE.format(volume=wanted.volume, directory=wanted.directory))
+        elif running.wanted != wanted:
+            raise SessionError(
+                f"volume {wanted.volume!r} is already served for this process with other settings: {running.wanted}. "
+                "Use those, or call stop_beside_driver() first."
+            )
+    credentials = running.credentials
+    return SparkAccess(
+        service=(running.address,),
+        token=credentials.token if credentials else None,
+        authorities=credentials.certificate if credentials else None,
+        tls=credentials is not None,
+    )
+
+
+def _configured(builder: SparkSession.Builder, access: SparkAccess) -> SparkSession.Builder:
+    options = _options(builder)
+    public = replace(access, token=None)
+    for key, value in spark_settings(public, spark_version=pyspark.__version__).items():
+        if key == "spark.jars" and options.get(key):
+            value = f"{options[key]},{value}"
+        builder.config(key, value)
+    redaction = redaction_with_tokens(options.get(REDACTION_SETTING))
+    if redaction is not None:
+        builder.config(REDACTION_SETTING, redaction)
+    return _with_token(builder, access.token) if access.token is not None else builder
+
+
+def _with_token(builder: SparkSession.Builder, token: str) -> SparkSession.Builder:
+    """A builder that hands the token over inside the JVM: a setting would be on its command line, for all to see."""
+
+    class BuilderWithToken(SparkSession.Builder):  # type: ignore[misc]
+        def getOrCreate(self) -> SparkSession:  # noqa: N802 - PySpark's name
+            session = super().getOrCreate()
+            session.sparkContext._jsc.hadoopConfiguration().set(TOKEN_KEY, token)  # noqa: SLF001 - has no public name
+            return session
+
+    with_token = BuilderWithToken()
+    with_token._options = _options(builder)  # noqa: SLF001
+    return with_token
+
+
+def _for_connect_elsewhere(
+    builder: SparkSession.Builder, volume: str, service: tuple[str, ...], token: str | None, authorities: str | None
+) -> SparkSession.Builder:
+    if not service:
+        raise SessionError(
+            "With a Spark Connect server elsewhere nothing is started here: run `sos-journal serve` where that server "
+            "can reach it, and give its address as service=[...]."
+        )
+    access = SparkAccess(
+        service=service,
+        jar=str(jar_path()),
+        token_file="/path/to/token" if token else None,
+        authorities_file="/path/to/authorities.pem" if authorities else None,
+        tls=authorities is not None,
+    )
+    text = as_properties(spark_settings(access, spark_version=pyspark.__version__))
+    _say(
+        f"sos: the Spark Connect server decides where checkpoints of sos://{volume}/ are kept; nothing is started "
+        f"here. It needs these settings (spark-defaults.conf), and the jar on its host:\n\n{text}"
+    )
+    return builder
+
+
+def _target_of(builder: SparkSession.Builder) -> _Target:
+    options = _options(builder)
+    remote = options.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    master = options.get("spark.master") or _submitted("spark.master") or os.environ.get("MASTER") or "local[*]"
+    return _Target(master=master, remote=remote)
+
+
+def _submitted(key: str) -> str | None:
+    """A setting given to spark-submit, whose JVM runs already; None in a plain Python process."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    pyspark.SparkContext._ensure_initialized()  # noqa: SLF001 - connects to that JVM without starting Spark in it
+    value = pyspark.SparkConf().get(key)
+    return None if value is None else str(value)
+
+
+def _check_jvm(volume: str) -> None:
+    """The jar must be there when the JVM starts, and before anything is started beside it there must be a Java."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        java_runtime()
+    if pyspark.SparkContext._active_spark_context is not None and volume not in _running:  # noqa: SLF001
+        raise SessionError(
+            "Spark runs already in this process, without the shim. Call with_sos_checkpoints() before the first "
+            "getOrCreate(), or stop the session first."
+        )
+    if "PYSPARK_GATEWAY_PORT" in os.environ and "sos-spark" not in (_submitted("spark.jars") or ""):
+        raise SessionError(
+            f"This driver was started by spark-submit, whose JVM runs already: add `--jars {jar_path()}` to it."
+        )
+
+
+def _own_host(builder: SparkSession.Builder) -> str:
+    """The address under which executors elsewhere reach this host: the one that Spark tells them, if it was told."""
+    key = "spark.driver.host"
+    told = _options(builder).get(key) or _submitted(key) or os.environ.get("SPARK_LOCAL_IP")
+    if told:
+        return str(told)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing; tells which of this host's addresses leads outside
+        return str(probe.getsockname()[0])
+
+
+def _options(builder: SparkSession.Builder) -> dict[str, Any]:
+    options: dict[str, Any] = builder._options  # noqa: SLF001 - PySpark has no other way to ask a builder
+    return options
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")

@@ -1,0 +1,104 @@
+"""The load generator in C (`load/`): built once into build/, run as a process of its own, answers in JSON."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import resource
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).parent / "load"
+BUILD = Path(__file__).resolve().parents[2] / "build"
+PATIENCE = (1, 5, 25)
+"""Times the length that was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one run asks for."""
+
+    protocol: str
+    port: int
+    target: str = "bench"
+    payload_bytes: int = 4096
+    clients: int = 1
+    depth: int = 1
+    objects: int = 1
+    one_directory: bool = False
+    seconds: float = 2.0
+    operations: int = 0
+    warm_up_seconds: float = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What one run found."""
+
+    operations: int
+    per_second: float
+    p50_seconds: float
+    p99_seconds: float
+    generator_share: float
+    """Processor time that the generator itself took, as a share of one processor. At 1 it would be the bottleneck."""
+
+
+def executable() -> Path:
+    """Compiles the generator if its sources are newer than what was built."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    built = BUILD / "load"
+    BUILD.mkdir(exist_ok=True)
+    sources = sorted(SOURCES.glob("*.c"))
+    with (BUILD / "load.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        newest = max(path.stat().st_mtime for path in [*sources, *SOURCES.glob("*.h")])
+        if not built.exists() or built.stat().st_mtime < newest:
+            if not compiler:
+                raise RuntimeError(
+                    "a C compiler is needed for the load generator (on Debian: apt-get install gcc libc6-dev)"
+                )
+            subprocess.run([compiler, "-O2", "-Wall", "-Wextra", "-o", str(built), *map(str, sources)], check=True)
+    return built
+
+
+def run(load: Load) -> Measured:
+    """One run, with more time if nothing was answered: a disk that others use may stand still for a second.
+
+    Raises RuntimeError with the generator's own words if the server refused or went silent.
+    """
+    for patience in PATIENCE:
+        seconds = load.seconds * patience
+        before, start = _children_seconds(), time.perf_counter()
+        done = subprocess.run(
+            _command(load, seconds), capture_output=True, text=True, check=False, timeout=seconds + 120
+        )
+        share = (_children_seconds() - before) / (time.perf_counter() - start)
+        if done.returncode == 0:
+            answer = json.loads(done.stdout)
+            return Measured(
+                operations=answer["operations"],
+                per_second=answer["per_second"],
+                p50_seconds=answer["p50_seconds"],
+                p99_seconds=answer["p99_seconds"],
+                generator_share=share,
+            )
+        if "nothing was answered" not in done.stderr:
+            break
+    raise RuntimeError(f"{' '.join(_command(load, load.seconds))}: {done.stderr.strip()}")
+
+
+def _command(load: Load, seconds: float) -> list[str]:
+    command = [str(executable()), load.protocol, "--port", str(load.port), "--target", load.target]
+    command += ["--bytes", str(load.payload_bytes), "--clients", str(load.clients), "--depth", str(load.depth)]
+    command += ["--objects", str(load.objects), "--one-directory", str(int(load.one_directory))]
+    command += ["--seconds", str(seconds), "--operations", str(load.operations)]
+    return [*command, "--warm-up", str(load.warm_up_seconds)]
+
+
+def _children_seconds() -> float:
+    """Processor time of the children that have ended; servers under measurement are running still."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

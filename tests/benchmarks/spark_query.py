@@ -1,0 +1,133 @@
+"""Streaming queries in one warm Spark, timed. Started by spark_suite; one line of JSON asks for a run, one answers.
+
+A query reads from `rate-micro-batch` (a batch of 100 rows whenever the one before is done) and writes nowhere, so
+what a batch costs is Spark's own work and the checkpoint. Both sides of a comparison run in the same JVM, in turn:
+neither profits from a warmer one.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import SparkSession
+
+from journal.spark_settings import MANAGER_SETTING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+DEFAULT_MANAGER: Final = "default"
+FILE_SYSTEM_MANAGER: Final = "file-system"
+SOS_MANAGER: Final = "sos"
+SECONDS_MAX: Final = 240.0
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STATE_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+FILE_SYSTEM_CLASS: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+SERVICE_KEY: Final = "fs.sos.service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One query: where its checkpoint is, who keeps it, how many batches count."""
+
+    checkpoint: str
+    manager: str
+    service: str = ""
+    stateful: bool = False
+    batches: int = 20
+    warm_up: int = 5
+
+    def as_line(self) -> str:
+        return json.dumps(asdict(self)) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Medians of the batches of one run, in milliseconds."""
+
+    batch_ms: float
+    """triggerExecution: all of a batch."""
+    checkpoint_ms: float
+    """walCommit and commitOffsets: what the driver waits for its two files. State is written within the tasks."""
+
+
+def main() -> None:
+    """The first argument is the address of a journal service, for the settings that stay."""
+    spark = session(sys.argv[1])
+    ours = spark.conf.get(MANAGER_SETTING)
+    try:
+        print(json.dumps({"ready": spark.version}), flush=True)
+        for line in sys.stdin:
+            run = Run(**json.loads(line))
+            configure(spark, run, ours)
+            print(json.dumps(asdict(timed_run(spark, run))), flush=True)
+    finally:
+        spark.stop()
+
+
+def session(service: str) -> SparkSession:
+    from spark_integration import with_sos_checkpoints
+
+    builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR")
+    builder = builder.config("spark.sql.streaming.numRecentProgressUpdates", "1000")
+    builder = builder.config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+    return with_sos_checkpoints(builder, volume="bench", service=[service]).getOrCreate()
+
+
+def configure(spark: SparkSession, run: Run, ours: str | None) -> None:
+    """What a query takes over from its session when it starts: the manager, the service, the state store."""
+    managers = {SOS_MANAGER: ours, FILE_SYSTEM_MANAGER: FILE_SYSTEM_CLASS, DEFAULT_MANAGER: None}
+    wanted = {
+        MANAGER_SETTING: managers[run.manager],
+        SERVICE_KEY: run.service or None,
+        STATE_PROVIDER: ROCKSDB if run.stateful else None,
+    }
+    for key, value in wanted.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
+
+
+def timed_run(spark: SparkSession, run: Run) -> Timing:
+    """Of the batches behind the warm-up."""
+    query = start(spark, run)
+    deadline = time.monotonic() + SECONDS_MAX
+    while len(timed(query)) < run.batches + run.warm_up:
+        if not query.isActive:
+            raise RuntimeError(f"the query ended: {query.exception()}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"only {len(timed(query))} batches in {SECONDS_MAX:g} s")
+        time.sleep(0.2)
+    query.stop()
+    counted = timed(query)[run.warm_up : run.warm_up + run.batches]
+    return Timing(
+        batch_ms=statistics.median(durations["triggerExecution"] for durations in counted),
+        checkpoint_ms=statistics.median(durations["walCommit"] + durations["commitOffsets"] for durations in counted),
+    )
+
+
+def start(spark: SparkSession, run: Run) -> StreamingQuery:
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).option("numPartitions", 2).load()
+    frame: DataFrame = source
+    mode = "append"
+    if run.stateful:
+        frame, mode = source.groupBy((source.value % 1000).alias("key")).count(), "update"
+    writer: Any = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", run.checkpoint)
+    return writer.start()
+
+
+def timed(query: StreamingQuery) -> list[dict[str, float]]:
+    """What took how many milliseconds, of every batch that had rows."""
+    return [dict(entry["durationMs"]) for entry in query.recentProgress if entry["numInputRows"] > 0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Micro-batches of Spark: SOS against Spark's own managers on the local disk, which sync nothing at all."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tests.benchmarks import ours
+from tests.benchmarks.load_generator import BUILD
+from tests.benchmarks.processes import stop
+from tests.benchmarks.spark_query import DEFAULT_MANAGER, FILE_SYSTEM_MANAGER, SOS_MANAGER, Run, Timing
+from tests.spark_integration.call_recorder import recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.benchmarks.comparison import Report
+
+BATCHES_MIN: Final = 12
+WARM_UP_RUNS: Final = 3
+PURGE_BEGINS: Final = 105
+"""Spark keeps the last 100 batches; from then on each batch deletes the files of one."""
+CALLS_MAX: Final = 6
+_numbers = itertools.count()
+
+
+def micro_batches(report: Report, directory: Path, seconds: float) -> None:
+    """Four pairs in one JVM, and the calls of a batch. `seconds` says how many batches: 10 for each, at least 12."""
+    batches = max(BATCHES_MIN, int(10 * seconds))
+    for part in ("one", "three"):
+        (directory / part).mkdir()
+    with (
+        ours.new_volume(directory / "one", members=1) as one,
+        ours.new_volume(directory / "three", members=3) as three,
+        warm_spark(directory, f"127.0.0.1:{one.port}") as timing_of,
+    ):
+        rows = [
+            ("stateless, 1 server", one, False, DEFAULT_MANAGER, 4.0),
+            ("stateless, 3 servers, k = 2", three, False, DEFAULT_MANAGER, 3.0),
+            ("stateless, 1 server", one, False, FILE_SYSTEM_MANAGER, 1.5),
+            ("RocksDB with changelog, 3 servers, k = 2", three, True, DEFAULT_MANAGER, 2.0),
+        ]
+        for number, (name, service, stateful, manager, goal) in enumerate(rows):
+            mine = Run(
+                checkpoint="sos://bench/q",
+                manager=SOS_MANAGER,
+                service=f"127.0.0.1:{service.port}",
+                stateful=stateful,
+                batches=batches,
+            )
+            theirs = replace(mine, checkpoint=f"file://{directory}/q", manager=manager, service="")
+            for run in (mine, theirs) * (1 if number else WARM_UP_RUNS):
+                timing_of(run)  # before it counts: the JVM compiles what it runs often
+            _compare(report, name, mine, theirs, timing_of, goal=goal)
+        _count_calls(report, f"127.0.0.1:{one.port}", timing_of)
+
+
+def _compare(
+    report: Report, name: str, mine: Run, theirs: Run, timing_of: Callable[[Run], Timing], *, goal: float
+) -> None:
+    """A line for all of a batch, and one for the part of it that the driver waits for the checkpoint."""
+    checkpoints: dict[str, list[float]] = {mine.manager: [], theirs.manager: []}
+
+    def batch_ms(run: Run) -> float:
+        timing = timing_of(run)
+        checkpoints[run.manager].append(timing.checkpoint_ms)
+        return timing.batch_ms
+
+    peer_name = f"Spark's {theirs.manager} manager, local disk"
+    report.compare(
+        f"Spark micro-batch, {name}",
+        lambda: batch_ms(mine),
+        lambda: batch_ms(theirs),
+        peer_name=peer_name,
+        unit="ms",
+        goal=goal,
+        smaller_is_better=True,
+    )
+    ours_ms, theirs_ms = (statistics.median(checkpoints[run.manager]) for run in (mine, theirs))
+    report.state(
+        f"checkpoint of a Spark micro-batch, {name}", ours_ms, theirs_ms, peer_name=peer_name, unit="ms", goal=None
+    )
+
+
+def _count_calls(report: Report, service: str, timing_of: Callable[[Run], Timing]) -> None:
+    """Once Spark has begun to purge old batches, which is when a batch costs the most calls."""
+    with recorded(service) as recorder:
+        timing_of(
+            Run(checkpoint="sos://bench/q", manager=SOS_MANAGER, service=recorder.address, batches=PURGE_BEGINS + 20)
+        )
+        calls = recorder.between_batches(recorder.calls[0].path, PURGE_BEGINS, PURGE_BEGINS + 20)
+    report.state(
+        "calls to the service per stateless micro-batch",
+        len(calls) / 20,
+        CALLS_MAX,
+        peer_name="the most there may be",
+        unit="calls",
+        goal=1.0,
+    )
+
+
+@contextlib.contextmanager
+def warm_spark(directory: Path, service: str) -> Iterator[Callable[[Run], Timing]]:
+    """A Spark that runs query after query, each with a checkpoint of its own."""
+    command = [sys.executable, "-m", "tests.benchmarks.spark_query", service]
+    with (directory / "spark.log").open("w+", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            command, cwd=BUILD.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+
+        def answer() -> str:
+            line = answers.readline()
+            if not line:
+                log.seek(0)
+                raise RuntimeError(f"Spark ended: {log.read()[-3000:]}")
+            return line
+
+        def timing_of(run: Run) -> Timing:
+            requests.write(replace(run, checkpoint=f"{run.checkpoint}{next(_numbers)}").as_line())
+            requests.flush()
+            return Timing(**json.loads(answer()))
+
+        try:
+            answer()
+            yield timing_of
+        finally:
+            requests.close()
+            stop(process)

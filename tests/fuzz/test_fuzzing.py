@@ -1,0 +1,72 @@
+"""The decoders against a coverage-guided fuzzer, for a bounded number of inputs that begin with the vectors."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.sos_client.wire_vectors import load_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT: Final = Path(__file__).parents[2]
+RUNS: Final = 150_000
+SECONDS_MAX: Final = 90
+MEMORY_MEGABYTES_MAX: Final = 512
+
+
+def wire_inputs() -> Iterator[bytes]:
+    """What `wire_target` reads: its first byte chooses what the frame behind it is fed to."""
+    for vector in [*load_frames("wire_frames.json"), *load_frames("wire_refused.json")]:
+        answer = vector.sender == "server"
+        yield bytes([4 if answer else 0]) + vector.frame[4:]
+        yield bytes([6 if answer else 5]) + vector.frame
+        yield b"\x03" + vector.frame
+
+
+def gateway_inputs() -> Iterator[bytes]:
+    """The same for `gateway_target`."""
+    for file in ("gateway_messages.json", "gateway_invalid.json"):
+        vectors = json.loads((ROOT / "tests/vectors" / file).read_text())
+        for side, choice in (("requests", 0), ("answers", 2)):
+            for vector in vectors[side]:
+                frame = bytes.fromhex(vector["frame"])
+                yield bytes([choice]) + frame[4:]
+                yield bytes([choice + 1]) + frame
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("atheris") is None,
+    reason="atheris is not installed: it has no wheel for this platform or Python",
+)
+@pytest.mark.parametrize(
+    ("target", "inputs"), [("wire_target", wire_inputs), ("gateway_target", gateway_inputs)], ids=["wire", "gateway"]
+)
+def test_no_input_does_more_than_break_the_protocol(
+    target: str, inputs: Callable[[], Iterator[bytes]], tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for number, content in enumerate(inputs()):
+        (corpus / str(number)).write_bytes(content)
+    limits = [f"-runs={RUNS}", f"-max_total_time={SECONDS_MAX}", f"-rss_limit_mb={MEMORY_MEGABYTES_MAX}", "-timeout=10"]
+    command = [sys.executable, "-m", f"tests.fuzz.{target}", str(corpus), "-max_len=4096", "-seed=1", *limits]
+    done = subprocess.run(
+        [*command, f"-artifact_prefix={tmp_path}/"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX * 3,
+    )
+    findings = {path.name: path.read_bytes()[:200] for path in tmp_path.iterdir() if path.is_file()}
+    assert done.returncode == 0, f"{findings}\n{done.stderr[-4000:]}"
+    assert not findings

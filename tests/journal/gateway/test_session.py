@@ -1,0 +1,399 @@
+"""What a connection to the service may and may not do, message by message."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+
+from journal.errors import JournalCode, journal_error
+from journal.gateway import limits
+from journal.gateway import messages as m
+from journal.gateway.encoding import encode
+from journal.gateway.exposition import GatewayCollector
+from journal.gateway.requests import RIGHTS
+from journal.volume import PathClaim
+from sos_client.serving.access import Right, append_token, new_token
+from tests.journal.gateway.conftest import HELLO, OPEN, Peer, Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+async def test_hello_and_open_are_answered_in_one_go(service: Service) -> None:
+    peer = service.connect()
+    welcome = await peer.ask(HELLO, OPEN)
+    assert welcome == m.Welcome(
+        version=1, service=bytes(16), frame_bytes_max=2 << 20, piece_bytes_max=1 << 20, time_ms=1_700_000_000_000
+    )
+    assert await peer.receive() == m.Opened(epoch=1, volume="payments")
+
+
+async def test_anything_before_hello_ends_the_connection(service: Service) -> None:
+    peer = service.connect()
+    assert (await peer.refused(m.Ping(number=1))).code == JournalCode.PROTOCOL
+    await peer.closed()
+
+
+async def test_a_large_frame_before_hello_ends_the_connection(service: Service) -> None:
+    peer = service.connect()
+    await peer.stream.send_all((limits.FRAME_BYTES_MAX_BEFORE_HELLO + 1).to_bytes(4, "big") + b"!")
+    refusal = await peer.receive()
+    assert isinstance(refusal, m.Refusal)
+    assert refusal.code == JournalCode.PROTOCOL
+    await peer.closed()
+
+
+async def test_another_version_is_told_what_is_spoken(service: Service) -> None:
+    peer = service.connect()
+    hello = encode(HELLO).replace(b"\x21\x00\x01", b"\x21\x00\x07", 1)
+    await peer.stream.send_all(hello)
+    refusal = await peer.receive()
+    assert isinstance(refusal, m.Refusal)
+    assert (refusal.code, dict(refusal.fields)) == (JournalCode.VERSION, {"minimum": 1, "maximum": 1})
+    await peer.closed()
+
+
+async def test_hello_twice_ends_the_connection(service: Service) -> None:
+    peer = await service.opened()
+    assert (await peer.refused(HELLO)).code == JournalCode.PROTOCOL
+    await peer.closed()
+
+
+async def test_a_request_without_open_is_refused_and_the_connection_stays(service: Service) -> None:
+    peer = service.connect()
+    await peer.ask(HELLO)
+    assert (await peer.refused(m.Stat(path="", epoch_seen=0))).code == JournalCode.BAD_REQUEST
+    assert isinstance(await peer.ask(OPEN), m.Opened)
+
+
+async def test_unknown_volumes_and_volumes_elsewhere(service: Service) -> None:
+    service.volumes.elsewhere["moved"] = "10.0.0.2:7420"
+    peer = await service.opened()
+    unknown = await peer.refused(m.Open(volume="unknown", epoch_seen=0))
+    assert (unknown.code, dict(unknown.fields)["volume"]) == (JournalCode.VOLUME_NOT_FOUND, "unknown")
+    elsewhere = await peer.refused(m.Open(volume="moved", epoch_seen=0))
+    assert (elsewhere.code, dict(elsewhere.fields)["address"]) == (JournalCode.NOT_OWNER, "10.0.0.2:7420")
+    assert isinstance(await peer.ask(m.Stat(path="", epoch_seen=0)), m.Status)
+
+
+async def test_a_volume_lost_while_connected_is_refused_with_its_new_address(service: Service) -> None:
+    peer = await service.opened()
+    service.volumes.elsewhere["payments"] = "10.0.0.2:7420"
+    refusal = await peer.refused(m.Put(path="a", overwrite=False, stamp=peer.stamp(), payload=b""))
+    assert (refusal.code, dict(refusal.fields)["address"]) == (JournalCode.NOT_OWNER, "10.0.0.2:7420")
+    assert service.volume.tree.keys() == {""}
+
+
+async def test_a_client_that_has_seen_a_newer_epoch_is_refused(service: Service) -> None:
+    service.volume.epoch = 5
+    peer = await service.opened()
+    requests: list[m.Request] = [
+        m.Open(volume="payments", epoch_seen=6),
+        m.Stat(path="", epoch_seen=6),
+        m.List(path="", after="", limit=1, epoch_seen=6),
+        m.Read(path="a", offset=0, length=None, modified_ms=None, epoch_seen=6),
+        m.Put(path="a", overwrite=False, stamp=peer.stamp(epoch_seen=6), payload=b""),
+        m.Delete(path="a", recursive=False, stamp=peer.stamp(epoch_seen=6)),
+    ]
+    for request in requests:
+        refusal = await peer.refused(request)
+        assert (refusal.epoch, refusal.code) == (5, JournalCode.NOT_OWNER)
+    assert service.volume.runs == 0
+
+
+async def test_unknown_requests_are_refused_and_the_connection_stays(service: Service) -> None:
+    peer = await service.opened()
+    await peer.stream.send_all(bytes([0, 0, 0, 3, 0x7E, 1, 2]))
+    refusal = await peer.receive()
+    assert isinstance(refusal, m.Refusal)
+    assert (refusal.code, dict(refusal.fields)) == (JournalCode.UNSUPPORTED, {"type": 0x7E})
+    assert await peer.ask(m.Ping(number=3)) == m.Pong(epoch=1, number=3, time_ms=1_700_000_000_000)
+
+
+async def test_requests_that_are_sent_early_are_answered_in_order(service: Service) -> None:
+    peer = await service.opened()
+    for number in range(20):
+        await peer.send(
+            m.Put(path=f"f{number}", overwrite=False, stamp=peer.stamp(), payload=b"x" * number),
+            m.Ping(number=number),
+        )
+    for number in range(20):
+        answer = await peer.receive()
+        assert isinstance(answer, m.Status)
+        assert (answer.status.path, answer.status.size) == (f"f{number}", number)
+        assert isinstance(await peer.receive(), m.Pong)
+
+
+async def test_frames_byte_by_byte(service: Service) -> None:
+    peer = service.connect()
+    put = m.Put(path="a", overwrite=False, stamp=peer.stamp(), payload=b"content")
+    for byte in encode(HELLO) + encode(OPEN) + encode(put):
+        await peer.stream.send_all(bytes([byte]))
+    assert [type(await peer.receive()) for _ in range(3)] == [m.Welcome, m.Opened, m.Status]
+
+
+async def test_quit_says_bye_and_closes(service: Service) -> None:
+    peer = await service.opened()
+    assert await peer.ask(m.Quit()) == m.Bye()
+    await peer.closed()
+
+
+async def test_read_sends_status_data_and_end_together(service: Service) -> None:
+    peer = await service.opened()
+    await peer.ask(m.Put(path="a", overwrite=False, stamp=peer.stamp(), payload=b"content"))
+    await peer.send(m.Read(path="a", offset=2, length=3, modified_ms=None, epoch_seen=1))
+    data = await peer.stream.receive_some()
+    assert data.endswith(encode(m.Data(offset=2, payload=b"nte")) + encode(m.ReadEnd(epoch=1, next_offset=5)))
+
+
+async def test_read_of_another_version_of_the_file_is_refused(service: Service) -> None:
+    peer = await service.opened()
+    first = await peer.ask(m.Put(path="a", overwrite=False, stamp=peer.stamp(), payload=b"1"))
+    assert isinstance(first, m.Status)
+    modified_ms = first.status.modified_ms
+    read = m.Read(path="a", offset=0, length=None, modified_ms=modified_ms, epoch_seen=1)
+    assert isinstance(await peer.ask(read), m.Status)
+    assert [type(await peer.receive()) for _ in range(2)] == [m.Data, m.ReadEnd]
+    await peer.ask(m.Put(path="a", overwrite=True, stamp=peer.stamp(), payload=b"2"))
+    assert (await peer.refused(read)).code == JournalCode.CHANGED
+
+
+async def test_a_long_listing_is_cut_to_a_frame(service: Service) -> None:
+    peer = await service.opened()
+    parent = "/".join("p" * 255 for _ in range(14))
+    for number in range(400):
+        service.volume.tree[f"{parent}/{number:0255}"] = service.volume.tree[""]
+    service.volume.tree[parent] = service.volume.tree[""]
+    after, seen = "", 0
+    while True:
+        page = await peer.ask(m.List(path=parent, after=after, limit=1000, epoch_seen=1))
+        assert isinstance(page, m.PageAnswer)
+        assert 0 < len(page.entries) < 400
+        seen += len(page.entries)
+        after = page.entries[-1].path.rpartition("/")[2]
+        if not page.more:
+            break
+    assert seen == 400
+
+
+async def test_refusals_are_counted_and_requests_timed(service: Service) -> None:
+    peer = await service.opened()
+    await peer.refused(m.Stat(path="missing", epoch_seen=0))
+    assert service.metrics.refusals == {JournalCode.NOT_FOUND: 1}
+    assert sum(service.metrics.seconds[m.MessageType.STAT].counts) == 1
+    families = {family.name: family for family in GatewayCollector(service.metrics).collect()}
+    assert families["sos_journal_refusals"].samples[0].labels == {"code": "not_found"}
+    assert {sample.labels["request"] for sample in families["sos_journal_request_seconds"].samples} >= {"stat", "open"}
+
+
+# ── streamed writes ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_streamed_write_has_one_answer(service: Service) -> None:
+    peer = await service.opened()
+    answer = await peer.ask(
+        m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()),
+        m.Data(offset=0, payload=b"one "),
+        m.Data(offset=4, payload=b"two"),
+        m.WriteCommit(size=7),
+        m.Ping(number=9),
+    )
+    assert isinstance(answer, m.Status)
+    assert answer.status.size == 7
+    assert isinstance(await peer.receive(), m.Pong)
+
+
+async def test_a_cancelled_write_leaves_nothing(service: Service) -> None:
+    peer = await service.opened()
+    answer = await peer.ask(
+        m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()),
+        m.Data(offset=0, payload=b"one"),
+        m.WriteCancel(),
+    )
+    assert answer == m.Done(epoch=1, applied=True)
+    assert service.volume.tree.keys() == {""}
+
+
+async def test_an_early_refusal_is_the_only_answer(service: Service) -> None:
+    peer = await service.opened()
+    refusal = await peer.refused(m.WriteOpen(path="bad//path", overwrite=False, stamp=peer.stamp()))
+    assert refusal.code == JournalCode.BAD_PATH
+    answer = await peer.ask(m.Data(offset=0, payload=b"one"), m.WriteCommit(size=3), m.Ping(number=1))
+    assert isinstance(answer, m.Pong)
+    for closing in (m.WriteCommit(size=0), m.WriteCancel()):
+        await peer.refused(m.WriteOpen(path="bad//path", overwrite=False, stamp=peer.stamp()))
+        assert isinstance(await peer.ask(closing, m.Ping(number=2)), m.Pong)
+
+
+async def test_a_refused_commit_leaves_the_connection_in_order(service: Service) -> None:
+    peer = await service.opened()
+    await peer.send(m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()), m.Data(offset=0, payload=b"one"))
+    await trio.testing.wait_all_tasks_blocked()
+    service.volume.before_answer = _refuse_not_owner
+    refusal = await peer.refused(m.WriteCommit(size=3))
+    assert refusal.code == JournalCode.NOT_OWNER
+    assert isinstance(await peer.ask(m.Stat(path="", epoch_seen=0)), m.Status)
+
+
+async def _refuse_not_owner() -> None:
+    await trio.lowlevel.checkpoint()
+    raise journal_error(JournalCode.NOT_OWNER, "somebody else has the volume")
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [m.Data(offset=1, payload=b"x")],
+        [m.Data(offset=0, payload=b"x"), m.Data(offset=0, payload=b"x")],
+        [m.Data(offset=0, payload=b"x"), m.WriteCommit(size=2)],
+        [m.WriteCommit(size=1)],
+        [m.Ping(number=1)],
+        [m.Stat(path="", epoch_seen=0)],
+        [m.Quit()],
+    ],
+    ids=["gap", "overlap", "short", "empty", "ping", "stat", "quit"],
+)
+async def test_what_does_not_belong_into_a_write_ends_the_connection(service: Service, frames: list[m.Request]) -> None:
+    peer = await service.opened()
+    await peer.send(m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()))
+    assert (await peer.refused(*frames)).code == JournalCode.PROTOCOL
+    await peer.closed()
+    assert service.volume.tree.keys() == {""}
+
+
+@pytest.mark.parametrize("frame", [m.Data(offset=0, payload=b"x"), m.WriteCommit(size=0), m.WriteCancel()])
+async def test_parts_of_a_write_alone_end_the_connection(service: Service, frame: m.Request) -> None:
+    peer = await service.opened()
+    assert (await peer.refused(frame)).code == JournalCode.PROTOCOL
+    await peer.closed()
+
+
+async def test_a_connection_lost_in_a_write_leaves_nothing(service: Service) -> None:
+    peer = await service.opened()
+    await peer.send(m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()), m.Data(offset=0, payload=b"x"))
+    await trio.testing.wait_all_tasks_blocked()
+    await peer.stream.aclose()
+    await peer.ended.wait()
+    assert service.volume.tree.keys() == {""}
+    assert service.gateway.connections == 0
+
+
+# ── rights ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _token(path: Path, *rights: Right, volumes: tuple[str, ...] = ("pay*",), expires: float | None = None) -> bytes:
+    name = f"token {len(path.read_text()) if path.exists() else 0}"
+    text, grant = new_token(name=name, namespaces=volumes, rights=frozenset(rights), expires=expires)
+    append_token(path, grant)
+    return bytes.fromhex(text)
+
+
+async def _greeted(service: Service, token: bytes | None) -> Peer:
+    peer = service.connect()
+    await peer.send(m.Hello(version=1, token=token, client="test", instance=bytes(16)))
+    return peer
+
+
+async def test_tokens_are_needed_where_there_are_any(nursery: trio.Nursery, tmp_path: Path) -> None:
+    _token(tmp_path / "tokens", Right.READ)
+    service = Service(nursery, tmp_path / "tokens")
+    for wrong in (None, bytes(32)):
+        peer = await _greeted(service, wrong)
+        refusal = await peer.receive()
+        assert isinstance(refusal, m.Refusal)
+        assert refusal.code == JournalCode.AUTH
+        await peer.closed()
+    assert sum("token refused" in line for line in service.lines) == 2
+
+
+RIGHTS_NEEDED: list[tuple[set[Right], Callable[[Peer, PathClaim], m.Request]]] = [
+    ({Right.READ}, lambda _peer, _claim: m.Stat(path="", epoch_seen=0)),
+    ({Right.READ}, lambda _peer, _claim: m.List(path="", after="", limit=1, epoch_seen=0)),
+    ({Right.READ}, lambda _peer, _claim: m.Read(path="", offset=0, length=None, modified_ms=None, epoch_seen=0)),
+    ({Right.APPEND}, lambda peer, claim: m.Put(path="a", overwrite=True, stamp=peer.stamp(claim), payload=b"")),
+    ({Right.APPEND}, lambda peer, claim: m.Mkdirs(path="d", stamp=peer.stamp(claim))),
+    ({Right.APPEND}, lambda peer, _claim: m.Mark(values=(), stamp=peer.stamp())),
+    ({Right.APPEND}, lambda peer, _claim: m.Pin(name="fork", lsn=1, seconds=60, stamp=peer.stamp())),
+    (
+        {Right.APPEND, Right.DELETE},
+        lambda peer, claim: m.Rename(source="a", target="b", overwrite=True, stamp=peer.stamp(claim)),
+    ),
+    ({Right.DELETE}, lambda peer, claim: m.Delete(path="b", recursive=True, stamp=peer.stamp(claim))),
+    ({Right.FENCE}, lambda peer, claim: m.Claim(path="", stamp=peer.stamp(claim))),
+]
+
+
+@pytest.mark.parametrize("count", range(1, len(Right) + 1))
+async def test_each_combination_of_rights_opens_its_requests_only(
+    nursery: trio.Nursery, tmp_path: Path, count: int
+) -> None:
+    combinations = [set(rights) for rights in itertools.combinations(Right, count)]
+    tokens = [_token(tmp_path / "tokens", *rights) for rights in combinations]
+    service = Service(nursery, tmp_path / "tokens")
+    claim, tried = PathClaim(application="a", start_time=1), set[type]()
+    for rights, token in zip(combinations, tokens, strict=True):
+        peer = await _greeted(service, token)
+        await peer.receive()
+        assert isinstance(await peer.ask(OPEN), m.Opened)
+        for needed, make in RIGHTS_NEEDED:
+            request = make(peer, claim)
+            tried.add(type(request))
+            answer = await peer.ask(request)
+            denied = isinstance(answer, m.Refusal) and answer.code == JournalCode.DENIED
+            assert denied == (not needed <= rights), (rights, request, answer)
+        write = m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp(claim))
+        await peer.send(write)
+        answer = await peer.ask(m.WriteCancel())
+        denied = isinstance(answer, m.Refusal) and answer.code == JournalCode.DENIED
+        assert denied == (Right.APPEND not in rights), (rights, answer)
+    assert tried | {m.WriteOpen} == set(RIGHTS)
+
+
+async def test_a_token_reaches_its_volumes_only(nursery: trio.Nursery, tmp_path: Path) -> None:
+    token = _token(tmp_path / "tokens", *Right, volumes=("other",))
+    service = Service(nursery, tmp_path / "tokens")
+    peer = await _greeted(service, token)
+    await peer.receive()
+    assert (await peer.refused(OPEN)).code == JournalCode.DENIED
+
+
+async def test_a_token_taken_away_ends_its_connections(nursery: trio.Nursery, tmp_path: Path) -> None:
+    token = _token(tmp_path / "tokens", *Right)
+    service = Service(nursery, tmp_path / "tokens")
+    peer = await _greeted(service, token)
+    await peer.receive()
+    (tmp_path / "tokens").write_text("")
+    service.access.reload()
+    service.gateway.reload_access(service.now)
+    refusal = await peer.receive()
+    assert isinstance(refusal, m.Refusal)
+    assert refusal.code == JournalCode.AUTH
+    await peer.closed()
+
+
+async def test_a_token_that_expires_ends_its_connections(
+    nursery: trio.Nursery, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    token = _token(tmp_path / "tokens", *Right, expires=1_700_000_100.0)
+    service = Service(nursery, tmp_path / "tokens")
+    nursery.start_soon(service.gateway.run)
+    peer = await _greeted(service, token)
+    await peer.receive()
+    await trio.sleep(5)
+    assert isinstance(await peer.ask(OPEN), m.Opened)
+    service.now += 101
+    refusal = await peer.receive()
+    assert isinstance(refusal, m.Refusal)
+    assert refusal.code == JournalCode.AUTH
+    await peer.closed()
+
+
+async def test_claims_are_audited(service: Service) -> None:
+    peer = await service.opened()
+    await peer.ask(m.Claim(path="q", stamp=peer.stamp(PathClaim(application="app-7", start_time=1))))
+    assert any('"event": "claim"' in line and "app-7" in line for line in service.lines)

@@ -1,0 +1,126 @@
+"""The bytes of version 1: vectors and the document's examples, which must never change."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import journal
+from journal.change import decode_change, encode_change
+from journal.image import Image
+from journal.index_snapshot import decode_snapshot, encode_snapshot, name_of_snapshot
+from journal.record import FIRST_CHAIN, HEADER_BYTES, Chain, Epoch, Kind, Lsn, encode_record
+from journal.segment import SegmentReader, decode_segment_header, encode_segment_header
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+RECORDS: list[dict[str, Any]] = json.loads((VECTORS / "journal_records.json").read_text())["records"]
+SNAPSHOT: dict[str, Any] = json.loads((VECTORS / "journal_snapshot.json").read_text())
+DOCUMENT = (Path(journal.__file__).parent / "FORMAT.md").read_text()
+
+
+def test_every_kind_has_a_vector() -> None:
+    assert {record["kind"] for record in RECORDS} == {kind.name for kind in Kind}
+
+
+@pytest.mark.parametrize("vector", RECORDS, ids=[record["name"] for record in RECORDS])
+@pytest.mark.parametrize("piece", [1, 10_000])
+def test_a_vector_is_read(vector: dict[str, Any], piece: int) -> None:
+    data, before = bytes.fromhex(vector["record"]), Chain(bytes.fromhex(vector["chain_before"]))
+    reader = SegmentReader(lsn=Lsn(vector["lsn"]), chain=before)
+    record = None
+    for at in range(0, len(data), piece):
+        assert record is None
+        reader.feed(data[at : at + piece])
+        record = reader.next_record()
+    assert record is not None
+    reader.feed(b"junk")
+    assert reader.buffered_bytes == 4
+    header = record.header
+    assert (header.kind.name, header.lsn, header.acknowledged_lsn) == (
+        vector["kind"], vector["lsn"], vector["acknowledged_lsn"]
+    )  # fmt: skip
+    assert (header.time_ms, header.client.hex(), header.sequence) == (
+        vector["time_ms"], vector["client"], vector["sequence"]
+    )  # fmt: skip
+    assert (record.meta.hex(), bytes(record.payload).hex()) == (vector["meta"], vector["payload"])
+    assert header.chain.hex() == vector["chain_after"]
+
+
+@pytest.mark.parametrize("vector", RECORDS, ids=[record["name"] for record in RECORDS])
+def test_a_vector_is_written(vector: dict[str, Any]) -> None:
+    reader = SegmentReader(lsn=Lsn(vector["lsn"]), chain=Chain(bytes.fromhex(vector["chain_before"])))
+    reader.feed(bytes.fromhex(vector["record"]))
+    record = reader.next_record()
+    assert record is not None
+    header = record.header
+    if header.kind == Kind.HEADER:
+        meta = encode_segment_header(decode_segment_header(record.meta))
+    else:
+        meta = encode_change(decode_change(header, record.meta))
+    data, _ = encode_record(
+        kind=header.kind,
+        lsn=header.lsn,
+        acknowledged_lsn=header.acknowledged_lsn,
+        time_ms=header.time_ms,
+        meta=meta,
+        chain=Chain(bytes.fromhex(vector["chain_before"])),
+        payload=record.payload,
+        client=header.client,
+        sequence=header.sequence,
+    )
+    assert (data + bytes(record.payload)).hex() == vector["record"]
+
+
+def _image() -> Image:
+    image = Image()
+    for name in dict.fromkeys(record["segment"] for record in RECORDS):
+        reader = SegmentReader(lsn=image.lsn)
+        reader.feed(bytes.fromhex("".join(record["record"] for record in RECORDS if record["segment"] == name)))
+        while (record := reader.next_record()) is not None:
+            image.apply_record(record)
+    return image
+
+
+def test_the_vectors_are_one_log_and_make_the_image_of_the_snapshot() -> None:
+    assert RECORDS[0]["chain_before"] == FIRST_CHAIN.hex()
+    for image in (_image(), decode_snapshot(bytes.fromhex(SNAPSHOT["snapshot"]))):
+        assert (image.lsn, image.chain.hex()) == (SNAPSHOT["lsn"], SNAPSHOT["chain"])
+        files = [
+            {
+                "path": status.path,
+                "is_directory": status.is_directory,
+                "size": status.size,
+                "modified_ms": status.modified_ms,
+                "extents": []
+                if status.is_directory
+                else [[e.object, e.offset, e.length, e.crc] for e in image.tree.extents(status.path)],
+            }
+            for status in image.tree.walk()
+        ]
+        assert files == SNAPSHOT["files"]
+
+
+def test_the_snapshot_is_written() -> None:
+    image = _image()
+    assert encode_snapshot(image).hex() == SNAPSHOT["snapshot"]
+    assert str(name_of_snapshot(image, epoch=Epoch(2))) == SNAPSHOT["name"]
+
+
+def test_the_documents_examples_are_the_vectors() -> None:
+    known = [record["record"] for record in RECORDS] + [SNAPSHOT["snapshot"][:40]]
+    examples = []
+    for block in re.findall(r"```hex\n(.*?)```", DOCUMENT, re.DOTALL):
+        lines = [re.split(r"\s{3,}", line)[0] for line in block.splitlines()]
+        examples.append("".join("".join(lines).split()))
+    assert len(examples) == 3
+    assert all(example in known for example in examples)
+
+
+def test_the_document_names_every_kind_with_its_number() -> None:
+    rows = re.findall(r"^\| ([a-z]+) \| (\d+) \| .* \|$", DOCUMENT, re.MULTILINE)
+    assert {(name, int(number)) for name, number in rows} == {(kind.name.lower(), int(kind)) for kind in Kind}
+    assert re.search(rf"^\| {HEADER_BYTES} \| +\| meta", DOCUMENT, re.MULTILINE)

@@ -1,0 +1,119 @@
+"""Append and truncate through the writer."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from journal import in_place
+from journal.errors import JournalCode, JournalError
+from journal.settings import JournalSettings
+from journal.volume import PUT_BYTES_MAX, OperationId, PathClaim
+from tests.journal.cluster import content, create, memory_cluster, new_disk, open_on
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+
+def operation(sequence: int) -> OperationId:
+    return OperationId(client=b"a client process", sequence=sequence)
+
+
+async def test_files_grow_and_shrink_as_bytes_do(autojump_clock: MockClock) -> None:
+    chance, model = random.Random(3), {"a": b"", "b": b""}
+    settings = JournalSettings(segment_bytes_max=4000)
+    async with memory_cluster() as servers:
+        await create(servers)
+        for _ in range(3):  # owners
+            async with open_on(servers, disk=new_disk(), settings=settings) as journal:
+                for path, data in model.items():
+                    await journal.put(path, data, overwrite=True)
+                for _ in range(60):
+                    path = chance.choice("ab")
+                    if chance.random() < 0.6:
+                        more = chance.randbytes(chance.randrange(300))
+                        model[path] += more
+                        status = await journal.append(path, more)
+                    else:
+                        model[path] = model[path][: chance.randrange(len(model[path]) + 1)]
+                        status = await journal.truncate(path, len(model[path]))
+                    assert status.size == len(model[path])
+                    assert await content(journal, path) == model[path]
+        async with open_on(servers) as journal:
+            for path, data in model.items():
+                assert await content(journal, path) == data
+
+
+async def test_many_at_once_leave_one_order(autojump_clock: MockClock) -> None:
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("f", b"0123456789")
+
+            async def change(number: int) -> None:
+                await journal.append("f", b"%d" % number)
+                await journal.truncate("f", 7)
+
+            async with trio.open_nursery() as nursery:
+                for number in range(20):
+                    nursery.start_soon(change, number)
+            assert await content(journal, "f") == b"0123456"
+
+
+async def test_an_operation_is_done_once(autojump_clock: MockClock) -> None:
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("f", b"123")
+            first = await journal.append("f", b"4", operation=operation(1))
+            assert await journal.append("f", b"4", operation=operation(1)) == first
+            cut = await journal.truncate("f", 2, operation=operation(2))
+            await journal.append("f", b"!")
+        async with open_on(servers) as journal:
+            assert await journal.truncate("f", 2, operation=operation(2)) == cut
+            assert await content(journal, "f") == b"12!"
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "code"),
+    [
+        ("missing", 0, JournalCode.NOT_FOUND),
+        ("", 0, JournalCode.IS_DIRECTORY),
+        ("a//b", 0, JournalCode.BAD_PATH),
+        ("f", 4, JournalCode.BAD_REQUEST),
+        ("f", -1, JournalCode.BAD_REQUEST),
+        ("claimed/f", 0, JournalCode.FENCED),
+    ],
+)
+async def test_what_is_refused(path: str, size: int, code: JournalCode, autojump_clock: MockClock) -> None:
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("f", b"123")
+            await journal.put("claimed/f", b"123")
+            await journal.claim("claimed", PathClaim(application="app", start_time=1))
+            with pytest.raises(JournalError) as caught:
+                await journal.truncate(path, size)
+            assert caught.value.code is code
+            if code is not JournalCode.BAD_REQUEST:
+                with pytest.raises(JournalError) as caught:
+                    await journal.append(path, b"1")
+                assert caught.value.code is code
+
+
+async def test_what_is_too_much_at_once_or_in_all(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_place, "EXTENTS_MAX", 3)
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("f", b"1")
+            with pytest.raises(JournalError, match="at most"):
+                await journal.append("f", bytes(PUT_BYTES_MAX + 1))
+            for _ in range(2):
+                await journal.append("f", b"1")
+            with pytest.raises(JournalError, match="write it anew"):
+                await journal.append("f", b"1")
+            assert (await journal.stat("f")).size == 3

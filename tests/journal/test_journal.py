@@ -1,0 +1,91 @@
+"""The writer against real servers: what is acknowledged is there, for everybody who comes later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from journal.errors import JournalCode, JournalError
+from journal.volume import FileStatus, OperationId
+from sos_client.wire.checksum import crc32c
+from tests.journal.cluster import content, create, memory_cluster, new_disk, open_on
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+    from journal.operation_window import Answer
+
+
+async def test_what_was_put_is_read(autojump_clock: MockClock) -> None:
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            status = await journal.put("offsets/7", b"hello")
+            assert status.size == 5
+            assert await content(journal, "offsets/7") == b"hello"
+
+
+async def test_it_is_there_after_a_restart(autojump_clock: MockClock) -> None:
+    async with memory_cluster("abc") as servers:
+        await create(servers)
+        disk = new_disk()
+        async with open_on(servers, disk=disk) as journal:
+            for number in range(20):
+                await journal.put(f"offsets/{number}", bytes([number]) * 100)
+            first_epoch = journal.epoch
+        async with open_on(servers, disk=new_disk()) as journal:
+            assert journal.epoch > first_epoch
+            for number in range(20):
+                assert await content(journal, f"offsets/{number}") == bytes([number]) * 100
+
+
+async def test_an_absent_volume_is_not_made_by_opening_it(autojump_clock: MockClock) -> None:
+    async with memory_cluster("abc") as servers:
+        with pytest.raises(JournalError) as caught:
+            async with open_on(servers):
+                pass
+        assert caught.value.code is JournalCode.VOLUME_NOT_FOUND
+
+
+async def test_one_of_three_may_be_away(autojump_clock: MockClock) -> None:
+    async with memory_cluster("abc") as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("a", b"1")
+            await servers.down("b")
+            with trio.fail_after(5):
+                await journal.put("b", b"2")
+            await servers.up("b")
+            await trio.sleep(10)
+            await servers.down("c")
+            with trio.fail_after(5):
+                await journal.put("c", b"3")
+
+
+async def test_what_a_callback_answers_is_shown_by_then(autojump_clock: MockClock) -> None:
+    shown: list[FileStatus] = []
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+
+            def answered(status: Answer) -> None:
+                assert isinstance(status, FileStatus)
+                shown.append(journal.acknowledged.tree.stat(status.path))
+                assert shown[-1] == status
+
+            for number in range(3):
+                taken = journal.put_soon(
+                    f"offsets/{number}",
+                    b"hello",
+                    payload_crc=crc32c(b"hello"),
+                    overwrite=False,
+                    operation=OperationId(client=bytes(16), sequence=number + 1),
+                    claim=None,
+                    modified_ms=None,
+                    answered=answered,
+                )
+                assert taken
+            await journal.put("last", b"")
+    assert [status.path for status in shown] == ["offsets/0", "offsets/1", "offsets/2"]

@@ -1,0 +1,132 @@
+"""Space: what Spark writes and deletes is forgotten after retention, on every member, without losing what is live."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from journal.errors import JournalCode, JournalError
+from journal.settings import JournalSettings
+from tests.journal.cluster import MemoryCluster, content, create, memory_cluster, new_disk, open_on
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+RETAINED = 3 << 20
+SETTINGS = JournalSettings(segment_bytes_max=256 << 10, retention_bytes=RETAINED)
+
+
+def stored_bytes(servers: MemoryCluster, name: str) -> int:
+    return sum(len(stored.content) for stored in servers.objects(name).values())
+
+
+@pytest.mark.slow
+async def test_space_is_bounded_under_sparks_pattern(autojump_clock: MockClock) -> None:
+    """Batches are written and purged after 100; state files live long; a few files live for ever."""
+    async with memory_cluster("abc") as servers:
+        await create(servers)
+        chance, live = random.Random(7), {}
+        async with open_on(servers, disk=new_disk(), settings=SETTINGS) as journal:
+            for batch in range(10_000):
+                for kind in ("offsets", "commits"):
+                    live[f"{kind}/{batch}"] = chance.randbytes(700)
+                live[f"state/{batch % 40}"] = chance.randbytes(3000)
+                if batch % 300 == 0:
+                    live[f"metadata/{batch}"] = chance.randbytes(500)
+                for path in (f"offsets/{batch}", f"commits/{batch}", f"state/{batch % 40}"):
+                    await journal.put(path, live[path], overwrite=True)
+                if batch % 300 == 0:
+                    await journal.put(f"metadata/{batch}", live[f"metadata/{batch}"])
+                if batch >= 100:
+                    for kind in ("offsets", "commits"):
+                        assert await journal.delete(f"{kind}/{batch - 100}")
+                        del live[f"{kind}/{batch - 100}"]
+                await trio.sleep(1)  # Spark's trigger: old answers are forgotten as time goes by
+                if batch % 100 == 99:
+                    allowed = 2 * (sum(map(len, live.values())) + RETAINED)
+                    assert all(stored_bytes(servers, name) <= allowed for name in "abc"), f"after batch {batch}"
+            assert journal.log.progress.trim > 0
+            for path, data in live.items():
+                assert await content(journal, path) == data
+        # What is left is enough for somebody who has nothing.
+        async with open_on(servers, disk=new_disk(2), settings=SETTINGS) as journal:
+            for path, data in live.items():
+                assert await content(journal, path) == data
+
+
+async def test_a_member_that_was_away_while_the_log_was_trimmed_comes_back(autojump_clock: MockClock) -> None:
+    async with memory_cluster("abc") as servers:
+        await create(servers)
+        async with open_on(servers, settings=SETTINGS) as journal:
+            await journal.put("keep", b"for ever")
+            await servers.down("c")
+            for number in range(1000):
+                await journal.put("state", bytes(10_000) + bytes([number % 256]), overwrite=True)
+                await trio.sleep(1)
+            assert journal.log.progress.trim > 0
+            await servers.up("c")
+            await trio.sleep(20)
+            assert [status.problem for status in journal.replicas.status()] == [None, None, None]
+            assert all(status.standing.value == "in sync" for status in journal.replicas.status())
+            await servers.down("a")
+            await journal.put("last", b"words")
+        await servers.up("a")
+        await servers.down("b")
+        async with open_on(servers, settings=SETTINGS) as journal:
+            assert await content(journal, "keep") == b"for ever"
+            assert await content(journal, "last") == b"words"
+
+
+async def test_a_pin_keeps_the_past_until_it_is_released(autojump_clock: MockClock) -> None:
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers, settings=SETTINGS) as journal:
+
+            async def overwrite(count: int) -> None:
+                for number in range(count):
+                    await journal.put("state", bytes(10_000) + bytes([number % 256]), overwrite=True)
+                    await trio.sleep(1)
+
+            await journal.put("first", b"1")
+            lsn = journal.acknowledged_lsn
+            await journal.pin("fork", lsn=lsn, seconds=3600)
+            await overwrite(900)
+            assert journal.log.progress.trim <= lsn
+            await journal.pin("fork", lsn=lsn, seconds=0)
+            for _ in range(20):
+                await overwrite(50)
+            assert journal.log.progress.trim > lsn
+            with pytest.raises(JournalError) as caught:
+                await journal.pin("fork", lsn=lsn, seconds=1)
+            assert caught.value.code is JournalCode.OUT_OF_RETENTION
+
+
+async def test_time_alone_lets_the_past_go(autojump_clock: MockClock) -> None:
+    settings = JournalSettings(retention_seconds=600)
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings) as journal:
+            for number in range(100):
+                await journal.put("state", bytes([number]) * 1000, overwrite=True)
+                await trio.sleep(60)
+            assert journal.log.end - journal.log.progress.trim < 60_000
+            assert await content(journal, "state") == bytes([99]) * 1000
+
+
+async def test_retention_goes_on_however_often_owners_change(autojump_clock: MockClock) -> None:
+    """No owner lives as long as the past is kept."""
+    settings = JournalSettings(segment_bytes_max=32 << 10, retention_seconds=3600)
+    async with memory_cluster() as servers:
+        await create(servers)
+        for generation in range(20):
+            async with open_on(servers, settings=settings) as journal:
+                for number in range(60):
+                    await journal.put("state", bytes([generation, number]) * 2000, overwrite=True)
+                    await trio.sleep(10)
+        async with open_on(servers, settings=settings) as journal:
+            assert journal.log.progress.trim > 0
+            assert stored_bytes(servers, "a") < 16 * 60 * 4000  # of 20 owners' writes
+            assert await content(journal, "state") == bytes([19, 59]) * 2000

@@ -1,0 +1,128 @@
+"""Changing members in use: nothing acknowledged is lost, also when another old member goes afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from journal.errors import JournalCode, JournalError
+from journal.membership_change import Wish, change_members
+from tests.journal.cluster import (
+    VOLUME,
+    MemoryCluster,
+    addresses,
+    content,
+    create,
+    memory_cluster,
+    open_on,
+    surroundings,
+)
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+    from journal.segment import SegmentHeader
+
+
+async def change(servers: MemoryCluster, known: str, **wish: str) -> SegmentHeader:
+    return await change_members(
+        VOLUME, addresses(servers, known), Wish(**wish), surroundings=surroundings(servers, "operator")
+    )
+
+
+class Load:
+    """A service that takes its volume over again whenever it has lost it, and a client that goes on writing."""
+
+    def __init__(self, servers: MemoryCluster, known: str) -> None:
+        self.acknowledged: list[int] = []
+        self._servers = servers
+        self._known = known
+
+    async def run(self) -> None:
+        number = 0
+        while True:
+            try:
+                async with open_on(self._servers, names=self._known) as journal:
+                    while True:
+                        await journal.put(f"f/{number}", bytes([number % 256]) * 100, overwrite=True)
+                        self.acknowledged.append(number)
+                        number += 1
+                        await trio.sleep(0.05)
+            except JournalError:
+                await trio.sleep(0.2)
+
+
+async def test_a_dead_member_is_replaced_under_load_and_then_another_one_is_lost(autojump_clock: MockClock) -> None:
+    async with memory_cluster("abcd") as servers, trio.open_nursery() as nursery:
+        await create(servers, "abc")
+        load = Load(servers, "abc")
+        nursery.start_soon(load.run)
+        await trio.sleep(3)
+        await servers.down("c")
+        await trio.sleep(3)
+        header = await change(servers, "abc", joining="d:7400", leaving="c:7400")
+        assert {member.address for member in header.membership.configuration.members} == {"a:7400", "b:7400", "d:7400"}
+        assert header.membership.replaces is None
+        before = len(load.acknowledged)
+        await trio.sleep(10)
+        assert len(load.acknowledged) > before + 50
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await servers.wipe("a")
+            async with open_on(servers, names="bd", source="later") as journal:
+                for number in load.acknowledged:
+                    assert await content(journal, f"f/{number}") == bytes([number % 256]) * 100
+
+
+async def test_what_was_acknowledged_before_and_after_a_change_survives_the_loss_of_an_old_member(
+    autojump_clock: MockClock,
+) -> None:
+    async with memory_cluster("abcd") as servers:
+        await create(servers, "abc")
+        async with open_on(servers, names="abc") as journal:
+            for number in range(20):
+                await journal.put(f"old/{number}", bytes([number]) * 3000)
+        await servers.wipe("c")
+        await change(servers, "abc", joining="d:7400", leaving="c:7400")
+        async with open_on(servers, names="ab") as journal:
+            await journal.put("new", b"n")
+            await trio.sleep(5)
+        await servers.wipe("a")
+        async with open_on(servers, names="d") as journal:  # who they are, the volume knows
+            assert await content(journal, "new") == b"n"
+            for number in range(20):
+                assert await content(journal, f"old/{number}") == bytes([number]) * 3000
+
+
+@pytest.mark.parametrize(("first", "names"), [("a", "ab"), ("ab", "abc"), ("abc", "abcd")])
+async def test_adding_and_removing(first: str, names: str, autojump_clock: MockClock) -> None:
+    async with memory_cluster(names) as servers:
+        await create(servers, first)
+        async with open_on(servers, names=first) as journal:
+            await journal.put("x", b"1")
+        header = await change(servers, first, joining=f"{names[-1]}:7400")
+        assert len(header.membership.configuration.members) == len(names)
+        header = await change(servers, names, leaving="a:7400")
+        assert [member.address[0] for member in header.membership.configuration.members] == list(names[1:])
+        await servers.wipe("a")
+        async with open_on(servers, names=names[1:]) as journal:
+            assert await content(journal, "x") == b"1"
+
+
+async def test_a_change_that_cannot_be_proven_changes_nothing(autojump_clock: MockClock) -> None:
+    async with memory_cluster("abcd") as servers:
+        await create(servers, "abc")
+        async with open_on(servers, names="abc") as journal:
+            await journal.put("x", b"1")
+        await servers.down("b")
+        await servers.down("c")
+        with pytest.raises(JournalError) as caught:
+            await change(servers, "abc", joining="d:7400", leaving="c:7400")
+        assert caught.value.code is JournalCode.UNAVAILABLE
+        await servers.up("b")
+        async with open_on(servers, names="abc") as journal:
+            assert await content(journal, "x") == b"1"
+            members = journal.log.segment.membership.configuration.members
+            assert {member.address for member in members} == {"a:7400", "b:7400", "c:7400"}

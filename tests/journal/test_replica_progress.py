@@ -1,0 +1,118 @@
+"""What counts towards k, and when an owner has to stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.membership import Membership
+from journal.replica_progress import ReplicaProgress, Standing
+from tests.journal.test_membership import configuration, member
+
+A, B, C, D = (member(name) for name in "ABCD")
+
+
+def progress(names: str = "ABC", acknowledgements: int | None = None) -> ReplicaProgress:
+    return ReplicaProgress(Membership(configuration=configuration(names, acknowledgements)), trim=0)
+
+
+def in_sync(one: ReplicaProgress, names: str, synced: int = 0) -> None:
+    for name in names:
+        one.found(member(name))
+        one.caught_up(member(name), held_from=one.trim, synced=synced)
+
+
+def test_the_kth_member_acknowledges() -> None:
+    one = progress()
+    in_sync(one, "ABC")
+    assert not one.advanced(A, 50)
+    assert one.acknowledged == 0
+    assert one.advanced(C, 30)
+    assert one.acknowledged == 30
+    assert one.advanced(B, 70)
+    assert one.acknowledged == 50
+
+
+@pytest.mark.parametrize(("names", "acknowledgements", "expected"), [("A", 1, 9), ("ABC", 3, 7), ("ABCDE", 3, 7)])
+def test_other_quorums(names: str, acknowledgements: int, expected: int) -> None:
+    one = progress(names, acknowledgements)
+    in_sync(one, names)
+    for name, synced in zip(names, [9, 8, 7, 6, 5], strict=False):
+        one.advanced(member(name), synced)
+    assert one.acknowledged == expected
+
+
+def test_a_member_that_is_being_filled_does_not_count() -> None:
+    one = progress()
+    in_sync(one, "A", 50)
+    one.found(B)
+    assert not one.advanced(B, 50)
+    assert not one.has_quorum()
+    one.caught_up(B, held_from=0, synced=50)
+    assert one.acknowledged == 50
+
+
+def test_a_copy_that_begins_too_late_does_not_count() -> None:
+    one = progress()
+    in_sync(one, "A", 50)
+    one.caught_up(B, held_from=10, synced=50)
+    assert one.acknowledged == 0
+    in_sync(one, "C", 40)
+    assert one.acknowledged == 40
+    one.trimmed(20)
+    assert one.has_quorum()
+    assert one.advanced(B, 60)
+    assert one.acknowledged == 50
+
+
+def test_what_is_acknowledged_stays_so_when_contact_is_lost() -> None:
+    one = progress()
+    in_sync(one, "AB", 50)
+    one.lost_contact(A)
+    assert one.acknowledged == 50
+    assert not one.advanced(B, 60)
+    in_sync(one, "C", 55)
+    assert one.acknowledged == 55
+
+
+def test_one_stray_fence_stops_nobody_and_a_second_does() -> None:
+    one = progress()
+    in_sync(one, "ABC")
+    assert not one.must_stop()
+    one.fenced(A, epoch=7, holder=b"x")
+    assert not one.must_stop()
+    assert one.newest_claim() is one.members[A]
+    one.fenced(B, epoch=8, holder=b"y")
+    assert one.must_stop()
+    assert one.newest_claim() is one.members[B]
+
+
+def test_a_fenced_member_never_comes_back() -> None:
+    one = progress()
+    one.fenced(A, epoch=7, holder=b"x")
+    one.found(A)
+    one.lost_contact(A)
+    one.caught_up(A, held_from=0, synced=99)
+    assert one.members[A].standing is Standing.REMOVED
+    assert not one.advanced(A, 99)
+
+
+def test_members_that_are_away_stop_nobody() -> None:
+    one = progress()
+    in_sync(one, "ABC")
+    for gone in (A, B, C):
+        one.lost_contact(gone)
+    assert not one.must_stop()
+    assert one.newest_claim() is None
+
+
+def test_while_members_change_both_configurations_acknowledge() -> None:
+    both = Membership(configuration=configuration("BCD"), replaces=configuration("ABC"))
+    one = ReplicaProgress(both, trim=0)
+    in_sync(one, "ABCD")
+    one.advanced(A, 10)
+    one.advanced(B, 10)
+    assert one.acknowledged == 0
+    one.advanced(D, 10)
+    assert one.acknowledged == 10
+    assert one.is_durable_on([A, B, D])
+    assert not one.is_durable_on([A, B])

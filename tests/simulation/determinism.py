@@ -1,0 +1,74 @@
+"""Makes a trio run depend on its seed alone: scheduling, virtual time, and every source of randomness.
+
+The two names of trio used here are private. `test_determinism` pins what they do; a release of trio that changes them
+fails there and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import trio
+from trio._core import _run as trio_run  # the scheduler's switch and its random source are nowhere else
+from trio.testing import MockClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+Result = TypeVar("Result")
+
+WALL_CLOCK_START: Final = 1_800_000_000.0
+"""Seconds since 1970 at which every simulated run begins."""
+
+
+def run_from_seed(seed: int, main: Callable[[], Awaitable[Result]]) -> Result:
+    """Run `main` so that the same seed gives the same steps in the same order at the same (virtual) times."""
+    with _everything_seeded(seed):
+        return trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+async def _run_here(call: Callable[..., Result], *args: object, **_: object) -> Result:
+    """Stands for a thread: how long a real one takes depends on the machine, and the clock would jump meanwhile."""
+    await trio.lowlevel.checkpoint()
+    return call(*args)
+
+
+@contextlib.contextmanager
+def _everything_seeded(seed: int) -> Iterator[None]:
+    """Seed the scheduler and all randomness; put everything back afterwards.
+
+    The garbage collector is off, since finalizers would run whenever it likes; reference counting goes on.
+    """
+    entropy = random.Random(f"entropy {seed}")
+    scheduler_state, random_state = trio_run._r.getstate(), random.getstate()
+    replaced: list[tuple[Any, str, object]] = [
+        (trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+        (os, "urandom", entropy.randbytes),
+        (random, "_urandom", entropy.randbytes),
+        (secrets, "token_bytes", lambda count=32: entropy.randbytes(count)),
+        (time, "time", lambda: WALL_CLOCK_START),
+        (trio.to_thread, "run_sync", _run_here),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for owner, name, value in replaced:
+            setattr(owner, name, value)
+        trio_run._r.seed(f"schedule {seed}")
+        random.seed(f"random {seed}")
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+        trio_run._r.setstate(scheduler_state)
+        random.setstate(random_state)
+        if collecting:
+            gc.enable()
+            gc.collect()

@@ -1,0 +1,119 @@
+"""The clients of the journal half: drivers that write and read files through the services, with operation ids."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from journal.errors import JournalCode, JournalError
+from journal.gateway.client import ClientSettings, open_volume
+from sos_client.retry import RetryPolicy
+from tests.simulation.journal_process import SERVICE_PORT, VOLUME
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from journal.gateway.client import RemoteVolume
+    from tests.simulation.journal_model import History, Operation
+    from tests.simulation.world import World
+
+PATHS: Final = ("f/a", "f/b", "g/a", "g/h/a", *(f"n/{number}" for number in range(6)))
+CLIENT_SECONDS: Final = 6.0
+POLICY: Final = RetryPolicy(pause_seconds_max=0.5)
+EXPECTED: Final = frozenset(
+    {
+        *(JournalCode.NOT_FOUND, JournalCode.ALREADY_EXISTS, JournalCode.NOT_DIRECTORY, JournalCode.IS_DIRECTORY),
+        *(JournalCode.OUTCOME_UNKNOWN, JournalCode.UNAVAILABLE, JournalCode.CHANGED),
+    }
+)
+
+
+class Driver:
+    """A client process."""
+
+    def __init__(self, world: World, history: History, name: str, services: list[str]) -> None:
+        self.world = world
+        self.history = history
+        self.name = name
+        self.chance = world.chance(name)
+        self.addresses = [f"{service}:{SERVICE_PORT}" for service in services]
+        self.scope = trio.CancelScope()
+
+    async def live(self) -> None:
+        """One thing after the other until cancelled."""
+        self.chance.shuffle(self.addresses)
+        settings = ClientSettings(seconds=CLIENT_SECONDS, retry=POLICY, chance=self.chance)
+        dial = partial(self.world.network.dial, source=self.name)
+        with self.scope:
+            async with open_volume(
+                self.addresses, VOLUME, client_name=self.name, dial=dial, settings=settings
+            ) as volume:
+                while True:
+                    await self._do_something(volume)
+                    await trio.sleep(self.chance.choice([0.0, 0.02, 0.3]) * self.chance.random())
+
+    def crash(self) -> None:
+        self.scope.cancel()
+        self.world.network.kill_host(self.name, power_cut=self.chance.random() < 0.5)
+
+    async def _do_something(self, volume: RemoteVolume) -> None:
+        path = self.chance.choice(PATHS)
+        (work,) = self.chance.choices(
+            [self._put, self._create, self._delete, self._rename, self._read], [4, 4, 2, 1, 6]
+        )
+        await work(volume, path)
+
+    async def _put(self, volume: RemoteVolume, path: str) -> None:
+        await self._write(volume, path, overwrite=True)
+
+    async def _create(self, volume: RemoteVolume, path: str) -> None:
+        await self._write(volume, path, overwrite=False)
+
+    async def _write(self, volume: RemoteVolume, path: str, *, overwrite: bool) -> None:
+        operation = volume.new_operation()
+        payload = self.chance.randbytes(self.chance.choice([8, 100, 700, 3000]))
+        asked = self.history.ask(
+            self.name,
+            "put" if overwrite else "create",
+            path,
+            payload=payload,
+            key=(operation.client, operation.sequence),
+        )
+        await self._settle(asked, volume.put(path, payload, overwrite=overwrite, operation=operation))
+
+    async def _delete(self, volume: RemoteVolume, path: str) -> None:
+        operation = volume.new_operation()
+        asked = self.history.ask(self.name, "delete", path, key=(operation.client, operation.sequence))
+        await self._settle(asked, volume.delete(path, recursive=False, operation=operation))
+
+    async def _rename(self, volume: RemoteVolume, path: str) -> None:
+        target = self.chance.choice([other for other in PATHS if other != path])
+        operation = volume.new_operation()
+        asked = self.history.ask(self.name, "rename", path, target=target, key=(operation.client, operation.sequence))
+        await self._settle(asked, volume.rename(path, target, overwrite=False, operation=operation))
+
+    async def _read(self, volume: RemoteVolume, path: str) -> None:
+        asked = self.history.ask(self.name, "read", path)
+        await self._settle(asked, _content(volume, path))
+
+    async def _settle(self, asked: Operation, answer: Awaitable[object]) -> None:
+        """Wait for the answer and note it. What no client should ever be told is a violation."""
+        try:
+            got = await answer
+        except JournalError as error:
+            self.world.require(
+                error.code in EXPECTED, f"{self.name}: {asked.kind} {asked.path}: {error.code.name} {error}"
+            )
+            self.world.counts[f"answered {error.code.name}"] += 1
+            self.history.answered(asked, None, error.code)
+        else:
+            self.world.note("answered", f"{self.name} {asked.kind} {asked.path}")
+            self.history.answered(asked, got)
+
+
+async def _content(volume: RemoteVolume, path: str) -> bytes:
+    async with contextlib.aclosing(volume.read(path)) as pieces:
+        return b"".join([piece async for piece in pieces])

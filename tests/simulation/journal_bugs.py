@@ -1,0 +1,217 @@
+"""Mistakes in journal and service, as data: rules of replication, takeover, answers and reads, each broken once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from journal import content, opening, preconditions, replica_progress, takeover
+from journal.acknowledgement import Acknowledgement
+from journal.gateway.client import RemoteVolume
+from journal.gateway.persistence import Persistence
+from journal.journal import Journal
+from journal.opening import _Driver
+from journal.operation_window import OperationWindow
+from journal.takeover import Takeover
+from journal.takeover_messages import Fence, Granted
+from sos_client.append_stream import AppendStream
+from sos_server.appender import Appender
+from sos_server.namespace import Namespace
+from tests.simulation.planting import PlantedBug, forgets_to_sync, replaced, together, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from journal.copies import Copy
+    from journal.image import Image
+    from journal.recovery import SegmentFacts
+    from journal.volume import OperationId
+    from sos_client.client import SosClient
+    from tests.simulation.planting import Plant, Right
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Does nothing where something should be done."""
+
+
+async def _no_waiting(*_: object) -> None:
+    """Answers at once."""
+
+
+def _told_on_receipt(right: Right, appender: Appender, *args: Any) -> None:
+    """Not wrong: a server may say what it has received before that is synced. It makes the mistake below matter."""
+    right(appender, *args)
+    appender._on_progress()
+
+
+def _written_is_synced(right: Right, stream: AppendStream, written: int, synced: int) -> None:
+    right(stream, written, max(written, synced))
+
+
+def _decide_by_what_is_shown(
+    right: Right, journal: Journal, check: Callable[[], Any], *args: Any, **options: Any
+) -> Any:
+    def checked() -> object:
+        pending, journal.pending = journal.pending, journal.acknowledged
+        try:
+            return check()
+        finally:
+            journal.pending = pending
+
+    return right(journal, checked, *args, **options)
+
+
+async def _read_what_is_pending(
+    right: Right, reader: content.Content, path: str, offset: int, length: int | None
+) -> AsyncGenerator[bytes, None]:
+    journal = reader._journal
+    acknowledged, journal.acknowledged = journal.acknowledged, journal.pending
+    try:
+        extents = journal.acknowledged.tree.extents(path)
+    finally:
+        journal.acknowledged = acknowledged
+    del right, offset, length
+    for extent in extents:
+        yield await reader.extent(extent)
+
+
+async def _image_without_operations(right: Right, *args: Any) -> Image:
+    image: Image = await right(*args)
+    image.operations = OperationWindow()
+    return image
+
+
+async def _assemble_from_one(
+    right: Right, facts: frozenset[SegmentFacts], copies: Sequence[Copy], local: Copy | None, **named: Any
+) -> Any:
+    del local
+    return await right(facts, copies[:1], None, **named)
+
+
+def _granted_without_asking(right: Right, driver: _Driver, request: Any, client: SosClient) -> Any:
+    if isinstance(request, Fence):
+
+        async def granted() -> Granted:
+            return Granted(member=request.member)
+
+        return granted()
+    return right(driver, request, client)
+
+
+def _surely_not_done(right: Right, persistence: Persistence, seconds: float) -> Any:
+    persistence._maybe_done = persistence._unanswered = False
+    return right(persistence, seconds)
+
+
+def _always(*_: object, **__: object) -> bool:
+    return True
+
+
+def _stamp_anew(right: Right, volume: RemoteVolume, operation: OperationId, claim: Any) -> Any:
+    return right(volume, volume.new_operation() if operation else operation, claim)
+
+
+def _deciding(name: str, wrong: object) -> Plant:
+    return replaced(takeover, name, wrong)
+
+
+def _oldest(state: Takeover) -> frozenset[SegmentFacts]:
+    facts = frozenset(one for told in state.reads if told.member not in state._out for one in told.facts)
+    epochs = sorted({one.epoch for one in facts})
+    return frozenset(one for one in facts if one.epoch < epochs[-1]) if len(epochs) > 1 else facts
+
+
+JOURNAL_BUGS: Final = (
+    PlantedBug(
+        name="one member is enough",
+        breaks="a record counts as acknowledged when one member has synced it",
+        plant=replaced(replica_progress, "needed", lambda _: 1),
+    ),
+    PlantedBug(
+        name="no waiting for the quorum",
+        breaks="an operation is answered when its record is written",
+        plant=replaced(Acknowledgement, "wait", _no_waiting),
+    ),
+    PlantedBug(
+        name="received counts as synced",
+        breaks="replication counts bytes that a member has received and not synced",
+        plant=together(
+            wrapped(Appender, "append", _told_on_receipt), wrapped(AppendStream, "_acknowledge", _written_is_synced)
+        ),
+    ),
+    PlantedBug(
+        name="members do not sync",
+        breaks="the servers' commit logs are never fdatasync'ed",
+        plant=forgets_to_sync("log/"),
+    ),
+    PlantedBug(
+        name="takeover without fences",
+        breaks="a new owner reads and writes without claiming the members first",
+        plant=wrapped(_Driver, "_ask", _granted_without_asking),
+    ),
+    PlantedBug(
+        name="takeover reads one copy",
+        breaks="the chain's end is assembled from one member's copy",
+        plant=wrapped(opening, "assemble", _assemble_from_one),
+    ),
+    PlantedBug(
+        name="epoch not raised",
+        breaks="a takeover uses the highest epoch it has seen",
+        plant=_deciding("next_epoch", lambda state: state.highest),
+    ),
+    PlantedBug(
+        name="an older chain is chosen",
+        breaks="headers of the newest epoch are left out when the chain is chosen",
+        plant=replaced(Takeover, "chain_facts", property(_oldest)),
+    ),
+    PlantedBug(
+        name="operation ids forgotten",
+        breaks="an operation that is sent again is run again",
+        plant=replaced(OperationWindow, "find", _nothing),
+    ),
+    PlantedBug(
+        name="operation ids not taken over",
+        breaks="a new owner does not know which operations the one before has answered",
+        plant=wrapped(opening, "image_of", _image_without_operations),
+    ),
+    PlantedBug(
+        name="a new operation id for each attempt",
+        breaks="the client repeats an operation under another id",
+        plant=wrapped(RemoteVolume, "_stamp", _stamp_anew),
+    ),
+    PlantedBug(
+        name="preconditions look at what is shown",
+        breaks="two creations of one file that wait together both succeed",
+        plant=wrapped(Journal, "_decide", _decide_by_what_is_shown),
+    ),
+    PlantedBug(
+        name="no preconditions",
+        breaks="a file is created over another one",
+        plant=replaced(preconditions, "check_write", _nothing),
+    ),
+    PlantedBug(
+        name="rename without preconditions",
+        breaks="a file is renamed over another one",
+        plant=replaced(preconditions, "check_rename", _always),
+    ),
+    PlantedBug(
+        name="maybe is no",
+        breaks="a client that got no answer in time says that nothing was changed",
+        plant=wrapped(Persistence, "out_of_time", _surely_not_done),
+    ),
+    PlantedBug(
+        name="servers ignore the claim",
+        breaks="members take records from an owner that was replaced",
+        seeds_max=800,
+        plant=replaced(Namespace, "_check_claim", _nothing),
+    ),
+    PlantedBug(
+        name="what is pending is shown",
+        breaks="readers see files whose records are not acknowledged",
+        plant=wrapped(content.Content, "read", _read_what_is_pending),
+    ),
+    PlantedBug(
+        name="local bytes not checked",
+        breaks="what the local copy has is served without comparing its CRC",
+        plant=replaced(content, "is_whole", lambda extent, data: len(data) == extent.length),
+    ),
+)

@@ -1,0 +1,263 @@
+"""What must be true of a volume's history: what clients were told, held against the one order that the log is.
+
+The log, read back after everything, says which operations happened and in which order. From it a simple model (a
+dictionary) gives what the tree was at every LSN. Then every operation that was ever answered must fit:
+
+- acknowledged: it is in the log, once, and its answer is what the model gives at its place;
+- refused, or nothing to do: as for a read, there was a moment at which that was so (an owner that does not know yet
+  that it was replaced may say so late: it changes nothing by it);
+- said not to have happened: it is not in the log;
+- one after the other in real time: one after the other in the log;
+- read: that content was there at some moment, no earlier than what the same client saw before, and no later than
+  anything that was asked for after the answer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from journal.change import Commit, Delete, Put, Rename, decode_change
+from journal.errors import JournalCode
+from journal.image import Image
+from journal.record import Kind
+from journal.segment import decode_segment_header
+from sos_client.wire.checksum import crc32c
+
+if TYPE_CHECKING:
+    from journal.record import Record
+    from tests.simulation.world import World
+
+OperationKey = tuple[bytes, int]
+FAR: Final = 1 << 62
+UNDONE: Final = frozenset({JournalCode.UNAVAILABLE})
+"""Answers that promise that nothing was changed."""
+UNKNOWN: Final = frozenset({JournalCode.OUTCOME_UNKNOWN})
+
+
+@dataclass(slots=True, kw_only=True)
+class Operation:
+    """One operation as its client saw it. `answer` None: never answered (its client died, or gave up)."""
+
+    client: str
+    kind: str
+    path: str
+    target: str = ""
+    payload: bytes = b""
+    key: OperationKey | None = None
+    asked: int
+    answered: int = FAR
+    answer: object = None
+    refusal: JournalCode | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """All operations of a run, in the order in which they were asked. Moments are counted, not timed."""
+
+    operations: list[Operation] = field(default_factory=list)
+    _moment: int = 0
+
+    def ask(
+        self,
+        client: str,
+        kind: str,
+        path: str,
+        *,
+        target: str = "",
+        payload: bytes = b"",
+        key: OperationKey | None = None,
+    ) -> Operation:
+        operation = Operation(
+            client=client, kind=kind, path=path, target=target, payload=payload, key=key, asked=self._next()
+        )
+        self.operations.append(operation)
+        return operation
+
+    def answered(self, operation: Operation, answer: object, refusal: JournalCode | None = None) -> None:
+        operation.answered, operation.answer, operation.refusal = self._next(), answer, refusal
+
+    def _next(self) -> int:
+        self._moment += 1
+        return self._moment
+
+
+class LogModel:
+    """The tree at every LSN, from the records; and the image, which must say the same."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.places: dict[OperationKey, int] = {}
+        """Where each operation is: the LSN at which its record ends."""
+        self.versions: dict[str, list[tuple[int, bytes | None]]] = defaultdict(lambda: [(0, None)])
+        """Each path's content from an LSN on."""
+        self.end = 0
+        self.image = Image()
+        self._files: dict[str, bytes] = {}
+        self._uploads: dict[int, bytearray] = {}
+        self._epochs: dict[int, bytes] = {}
+
+    def add(self, record: Record) -> None:
+        """Take the next record."""
+        header, require = record.header, self.world.require
+        require(header.lsn == self.end, f"the log has a gap: {self.end} to {header.lsn}")
+        self.image.apply_record(record)
+        self.end = header.end_lsn
+        if header.kind is Kind.HEADER:
+            self._open_segment(record)
+            return
+        changed = self._apply(record)
+        for path, content in changed.items():
+            self.versions[path].append((self.end, content))
+            self._compare(path, content)
+        if header.client != bytes(16) and header.kind not in (Kind.CHUNK, Kind.ABANDON):
+            key = (header.client, header.sequence)
+            require(key not in self.places, f"operation {header.sequence} of {header.client.hex()} was done twice")
+            self.places[key] = self.end
+
+    def content_at(self, path: str, lsn: int) -> bytes | None:
+        versions = self.versions[path]
+        return versions[bisect_left(versions, (lsn + 1,)) - 1][1]
+
+    def moments(self, path: str, first: int, last: int) -> list[int]:
+        """All LSNs in [first, last] at which the path may look different: the first, and each change."""
+        return [first, *(lsn for lsn, _ in self.versions[path] if first < lsn <= last)]
+
+    def _open_segment(self, record: Record) -> None:
+        segment = decode_segment_header(record.meta)
+        holder = self._epochs.setdefault(segment.epoch, segment.holder)
+        self.world.require(holder == segment.holder, f"epoch {segment.epoch} has two holders")
+        newest = max(self._epochs)
+        self.world.require(segment.epoch == newest, f"epoch {segment.epoch} writes after epoch {newest} has")
+        self._uploads.clear()
+
+    def _apply(self, record: Record) -> dict[str, bytes | None]:
+        files, payload = self._files, bytes(record.payload)
+        match decode_change(record.header, record.meta):
+            case Put(path=path):
+                files[path] = payload
+                return {path: payload}
+            case Commit(upload=upload, path=path):
+                files[path] = bytes(self._uploads.pop(upload))
+                return {path: files[path]}
+            case Delete(path=path):
+                files.pop(path, None)
+                return {path: None}
+            case Rename(source=source, target=target):
+                if source != target:
+                    files[target] = files.pop(source)
+                return {source: None, target: files[target]}
+            case change:
+                if record.header.kind is Kind.CHUNK:
+                    self._uploads.setdefault(change.upload, bytearray()).extend(payload)  # type: ignore[union-attr]
+                return {}
+
+    def _compare(self, path: str, content: bytes | None) -> None:
+        status = self.image.tree.find(path)
+        if content is None:
+            self.world.require(status is None, f"at LSN {self.end} the image has {path}, which is gone")
+            return
+        same = status is not None and status.size == len(content) and status.crc in (None, crc32c(content))
+        self.world.require(same, f"at LSN {self.end} the image has another {path} than the records give")
+
+
+def check_history(world: World, model: LogModel, history: History) -> None:
+    """Hold everything that clients were told against the log."""
+    floors, ceilings = _bounds(model, history)
+    seen: dict[str, int] = defaultdict(int)
+    for operation, floor, ceiling in zip(history.operations, floors, ceilings, strict=True):
+        if operation.kind == "read":
+            _check_read(world, model, operation, seen, ceiling)
+        else:
+            _check_change(world, model, operation, floor, ceiling, shown=seen[operation.client])
+            place = model.places.get(operation.key) if operation.key else None
+            if place is not None and operation.answered < FAR and operation.refusal is None:
+                seen[operation.client] = max(seen[operation.client], place)
+
+
+def _bounds(model: LogModel, history: History) -> tuple[list[int], list[int]]:
+    """For each operation: the LSN that was acknowledged when it was asked, and the last one possible for its answer."""
+    moments: list[tuple[int, bool, int]] = []
+    for number, operation in enumerate(history.operations):
+        moments += [(operation.asked, True, number), (operation.answered, False, number)]
+    moments.sort()
+    floors, ceilings = [0] * len(history.operations), [model.end] * len(history.operations)
+    acknowledged = 0
+    for _, is_question, number in moments:
+        place = _place(model, history.operations[number])
+        if is_question:
+            floors[number] = acknowledged
+        elif place is not None and history.operations[number].answered < FAR:
+            acknowledged = max(acknowledged, place)
+    first_later = model.end + 1
+    for _, is_question, number in reversed(moments):
+        place = _place(model, history.operations[number])
+        if is_question and place is not None:
+            first_later = min(first_later, place)
+        elif not is_question:
+            ceilings[number] = first_later - 1
+    return floors, ceilings
+
+
+def _place(model: LogModel, operation: Operation) -> int | None:
+    return model.places.get(operation.key) if operation.key is not None else None
+
+
+def _check_change(world: World, model: LogModel, operation: Operation, floor: int, ceiling: int, *, shown: int) -> None:
+    """`shown` is what this client has seen before: an answer that changes nothing is as old as a read may be."""
+    name = f"{operation.kind} {operation.path} by {operation.client}"
+    place = _place(model, operation)
+    if place is not None:
+        world.require(place > floor, f"{name} is at {place} in the log; {floor} was acknowledged before it was asked")
+        world.require(operation.refusal not in UNDONE, f"{name} was said not to be done; it is in the log")
+        if operation.answered == FAR or operation.refusal in UNKNOWN:
+            return
+        world.require(operation.refusal is None, f"{name} was refused ({operation.refusal!r}); it is in the log")
+        world.require(_allowed(model, operation, place - 1), f"{name} at {place} should have been refused")
+        return
+    if operation.answered == FAR or operation.refusal in UNKNOWN | UNDONE:
+        return
+    changes_nothing = operation.refusal is not None or operation.answer is False
+    world.require(changes_nothing, f"{name} was acknowledged; it is not in the log")
+    right = any(
+        not _allowed(model, operation, lsn)
+        for path in (operation.path, operation.target or operation.path)
+        for lsn in model.moments(path, shown, max(shown, ceiling))
+    )
+    why = operation.refusal.name if operation.refusal is not None else "that there was nothing to do"
+    world.require(right, f"{name} was answered {why}, which was not so at any moment between {shown} and {ceiling}")
+
+
+def _allowed(model: LogModel, operation: Operation, lsn: int) -> bool:
+    """Whether the operation changes something when it comes at this moment."""
+    there = model.content_at(operation.path, lsn) is not None
+    match operation.kind:
+        case "put":
+            return True
+        case "create":
+            return not there
+        case "delete":
+            return there
+        case "rename":
+            return there and model.content_at(operation.target, lsn) is None
+        case kind:
+            raise AssertionError(kind)
+
+
+def _check_read(world: World, model: LogModel, operation: Operation, seen: dict[str, int], ceiling: int) -> None:
+    absent = operation.refusal is JournalCode.NOT_FOUND
+    if operation.answered == FAR or (operation.refusal is not None and not absent):
+        return
+    wanted = None if absent else operation.answer
+    floor = seen[operation.client]
+    for lsn in model.moments(operation.path, floor, max(ceiling, floor)):
+        if model.content_at(operation.path, lsn) == wanted:
+            seen[operation.client] = lsn
+            return
+    shown = "nothing" if absent else f"{len(operation.answer)} bytes"  # type: ignore[arg-type]
+    world.require(
+        promise=False,
+        sentence=f"{operation.client} read {shown} at {operation.path}, which was not so between {floor} and {ceiling}",
+    )

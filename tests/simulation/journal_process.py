@@ -1,0 +1,119 @@
+"""The real journal service as one simulated process: keeper, journal, gateway, owner board over simulated streams."""
+
+from __future__ import annotations
+
+import random
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from journal.gateway.conversation import Surroundings as GatewaySurroundings
+from journal.gateway.gateway import Gateway
+from journal.gateway.keeper import VolumeKeeper, VolumeKeepers
+from journal.gateway.metrics import GatewayMetrics
+from journal.gateway.owner_board import ServerBoard
+from journal.journal import Journal, open_journal
+from journal.settings import JournalSettings, Surroundings
+from sos_client.attempts import Deadlines
+from sos_client.serving.access import Access
+from sos_client.serving.event_log import EventLog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.fakes.simulated_disk import SimulatedDisk
+    from tests.fakes.simulated_network import SimulatedStream
+    from tests.simulation.process import SimulatedHost
+    from tests.simulation.world import World
+
+VOLUME: Final = "volume"
+MEMBERS: Final = ("a", "b", "c")
+SERVERS: Final = tuple(f"{name}:7400" for name in MEMBERS)
+SERVICE_PORT: Final = 7500
+DEADLINES: Final = Deadlines(connect_seconds=1.0, answer_seconds=2.0, retry_seconds=0.0)
+
+
+def journal_settings() -> JournalSettings:
+    """Small segments, so that a short run rolls many, and waits that a short run outlives."""
+    return JournalSettings(segment_bytes_max=12_000, tail_bytes_max=30_000, quorum_seconds=4.0, pause_seconds_max=0.5)
+
+
+def surroundings(world: World, source: str, chance: random.Random) -> Surroundings:
+    """What a writer on host `source` has around it."""
+    return Surroundings(
+        dial=partial(world.network.dial, source=source),
+        chance=chance,
+        wall_clock=world.wall_clock,
+        deadlines=DEADLINES,
+    )
+
+
+async def serve_volume(host: SimulatedHost, disk: SimulatedDisk) -> None:
+    """Keep the volume and serve it until cancelled (a crash) or until `host.stop_wanted` is set (SIGTERM)."""
+    world, chance = host.world, random.Random(host.chance.random())
+    log = EventLog(write=lambda _: None, clock=world.wall_clock)
+
+    @asynccontextmanager
+    async def open_one(volume: str) -> AsyncIterator[Journal]:
+        around = surroundings(world, host.name, chance)
+        async with _opened(disk) as local:
+            opening = open_journal(
+                volume, servers=SERVERS, directory=local, settings=journal_settings(), surroundings=around
+            )
+            async with opening as journal:
+                world.note("took over", f"{host.name} epoch {journal.epoch} at {journal.acknowledged_lsn}")
+                yield journal
+
+    dial = partial(world.network.dial, source=host.name)
+    address = f"{host.name}:{SERVICE_PORT}"
+    board = ServerBoard(servers=SERVERS, address=address, log=log, dial=dial)
+    keeper = VolumeKeeper(VOLUME, open_volume=open_one, board=board, log=log)
+    gateway = Gateway(
+        GatewaySurroundings(
+            volumes=VolumeKeepers([keeper]),
+            access=Access(None),
+            log=log,
+            metrics=GatewayMetrics(),
+            identity=chance.randbytes(16),
+            wall_clock=world.wall_clock,
+        )
+    )
+    listener = world.network.listen(address)
+    async with trio.open_nursery() as nursery:
+
+        async def talk(stream: SimulatedStream) -> None:
+            try:
+                await gateway.talk(stream, peer=stream.connection.hosts[0])
+            finally:
+                stream.close()
+
+        async def accept() -> None:
+            while not listener.closed:
+                try:
+                    nursery.start_soon(talk, await listener.accept())
+                except trio.ClosedResourceError:
+                    return
+
+        async def keep() -> None:
+            await keeper.run()
+            host.refused_to_start = str(keeper.failure)
+            world.note("gave up", f"{host.name} {keeper.failure}")
+
+        for task in (gateway.run, accept, keep):
+            nursery.start_soon(task)
+        await host.stop_wanted.wait()
+        listener.close()
+        await gateway.stop()
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _opened(disk: SimulatedDisk) -> AsyncIterator[SimulatedDisk]:
+    """A handle of its own for each time that the volume is opened, as `open_disk` gives."""
+    handle = disk.another()
+    try:
+        yield handle
+    finally:
+        await handle.close()

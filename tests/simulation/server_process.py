@@ -1,0 +1,79 @@
+"""The real store, service and sessions as one simulated process; only disk, network, clock and chance are not real."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sos_client.serving.event_log import EventLog
+from sos_client.wire.errors import DamagedError
+from sos_server.object_store import ObjectStore
+from sos_server.service import Service
+from sos_server.store_settings import StoreSettings
+
+if TYPE_CHECKING:
+    from tests.fakes.simulated_disk import SimulatedDisk
+    from tests.fakes.simulated_network import SimulatedStream
+    from tests.simulation.process import SimulatedHost
+
+PAYLOAD_BYTES_MAX: Final = 16 << 10
+BATCH_BYTES_MAX: Final = 16 << 10
+
+
+def store_settings() -> StoreSettings:
+    """Everything as small as the store allows, so that a short run goes around its log many times."""
+    sizes = StoreSettings(batch_bytes_max=BATCH_BYTES_MAX, append_bytes_max=PAYLOAD_BYTES_MAX)
+    file_bytes = sizes.buffer_bytes + (16 << 10)
+    return StoreSettings(
+        batch_bytes_max=BATCH_BYTES_MAX,
+        append_bytes_max=PAYLOAD_BYTES_MAX,
+        log_file_bytes_first=file_bytes,
+        log_file_bytes_max=file_bytes,
+        log_bytes_max=3 * file_bytes,
+        copy_bytes_max=2 * file_bytes,
+        idle_copy_seconds=0.4,
+        reserve_bytes=64 << 10,
+    )
+
+
+async def serve(host: SimulatedHost, disk: SimulatedDisk) -> None:
+    """Open the store and serve until cancelled (a crash) or until `host.stop_wanted` is set (SIGTERM)."""
+    world = host.world
+    log = EventLog(write=lambda _: None, clock=world.wall_clock)
+    try:
+        store = await ObjectStore.open(
+            disk, settings=store_settings(), wall_clock=world.wall_clock, random_bytes=host.chance.randbytes
+        )
+    except DamagedError as error:
+        world.note("refused to start", f"{host.name} {error}")
+        host.refused_to_start = str(error)
+        return
+    async with trio.open_nursery() as nursery:
+        service = Service(store, log=log, wall_clock=world.wall_clock, nursery=nursery)
+        nursery.start_soon(store.run)
+        nursery.start_soon(service.run)
+        listener = world.network.listen(f"{host.name}:7400")
+
+        async def converse(stream: SimulatedStream) -> None:
+            try:
+                await service.converse(stream, peer=stream.connection.hosts[0])
+            finally:
+                stream.close()
+
+        async def accept() -> None:
+            with contextlib.suppress(trio.ClosedResourceError):
+                while True:
+                    nursery.start_soon(converse, await listener.accept())
+
+        nursery.start_soon(accept)
+        world.note("serving", host.name)
+        await host.stop_wanted.wait()
+        listener.close()
+        with trio.move_on_after(10):
+            await service.stop()
+        await store.close()
+        await disk.close()
+        world.note("stopped", host.name)
+        nursery.cancel_scope.cancel()

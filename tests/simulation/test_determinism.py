@@ -1,0 +1,90 @@
+"""The same seed gives the same run: the private bits of trio do what is expected, and nothing else leaks in."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import trio
+from trio._core import _run as trio_run
+
+from tests.simulation.determinism import run_from_seed
+from tests.simulation.server_run import PROFILES, simulate_server
+
+ROOT = Path(__file__).parents[2]
+
+
+async def interleaving() -> str:
+    """How ten tasks that do nothing but yield take turns."""
+    steps: list[str] = []
+
+    async def step(name: str) -> None:
+        for _ in range(5):
+            await trio.lowlevel.checkpoint()
+            steps.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for name in "abcdefghij":
+            nursery.start_soon(step, name)
+    return "".join(steps)
+
+
+def test_trio_schedules_from_the_seed() -> None:
+    first = [run_from_seed(seed, interleaving) for seed in range(20)]
+    assert first == [run_from_seed(seed, interleaving) for seed in range(20)]
+    assert len(set(first)) == 20
+
+
+def test_the_private_names_of_trio_are_there() -> None:
+    assert isinstance(trio_run._ALLOW_DETERMINISTIC_SCHEDULING, bool)
+    assert isinstance(trio_run._r, random.Random)
+
+
+def test_everything_is_put_back() -> None:
+    def replaced() -> list[object]:
+        switch = trio_run._ALLOW_DETERMINISTIC_SCHEDULING
+        return [os.urandom, time.time, trio_run._r.getstate(), random.getstate(), switch]
+
+    before = replaced()
+    run_from_seed(1, interleaving)
+    assert replaced() == before
+
+
+def test_randomness_and_time_come_from_the_seed() -> None:
+    async def draw() -> tuple[bytes, float, float]:
+        await trio.sleep(3)
+        return os.urandom(8) + random.SystemRandom().randbytes(8), random.random(), trio.current_time()
+
+    assert run_from_seed(5, draw) == run_from_seed(5, draw)
+    assert run_from_seed(5, draw)[:2] != run_from_seed(6, draw)[:2]
+    assert run_from_seed(5, draw)[2] == 3
+
+
+@pytest.mark.parametrize("seed", range(len(PROFILES)))
+def test_the_same_seed_gives_the_same_server_run(seed: int) -> None:
+    first, second = simulate_server(seed, keep_trace=True), simulate_server(seed, keep_trace=True)
+    assert first.trace == second.trace
+    assert first.digest == second.digest
+    assert first.digest != simulate_server(seed + len(PROFILES)).digest
+
+
+@pytest.mark.parametrize("half", ["server", "journal"])
+def test_another_process_with_another_hash_seed_gives_the_same_run(half: str) -> None:
+    program = f"from tests.simulation.{half}_run import simulate_{half}; print(simulate_{half}(4).digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1

@@ -1,0 +1,130 @@
+"""What the simulator found once, each as small as it gets, so that it stays mended whatever seeds do later."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from functools import partial
+
+import pytest
+import trio
+
+from sos_client.client import SosClient, open_client
+from sos_client.link import Link
+from sos_client.wire.errors import MisuseError
+from sos_server.object_store import ObjectStore
+from tests.fakes.simulated_disk import SimulatedDisk
+from tests.fakes.simulated_drive import SimulatedDrive, Survival
+from tests.fakes.simulated_network import SimulatedNetwork
+from tests.fakes.virtual_time import in_virtual_time
+from tests.simulation.process import SimulatedHost
+from tests.simulation.server_process import serve, store_settings
+from tests.simulation.world import World
+
+
+async def opened(drive: SimulatedDrive, disk: SimulatedDisk | None = None) -> ObjectStore:
+    chance = random.Random(1)
+    return await ObjectStore.open(
+        disk or SimulatedDisk(drive),
+        settings=store_settings(),
+        wall_clock=lambda: 1.8e9,
+        random_bytes=chance.randbytes,
+    )
+
+
+@in_virtual_time
+async def test_a_log_header_that_only_the_page_cache_has_is_never_built_upon() -> None:
+    """A header's sync failed and the server died of it; the next start read the header from the page cache and linked
+    the next generation to it; after a power cut there was no such generation, and the server would not start.
+    """
+    for seed in range(20):
+        drive = SimulatedDrive(random.Random(seed))
+        await opened(drive)
+        drive.kill_processes()
+        dying = SimulatedDisk(drive)
+        dying.faults.fail_at("sync", nth=1 + seed % 3)
+        with contextlib.suppress(OSError):
+            await opened(drive, dying)
+        drive.kill_processes()
+        await opened(drive)
+        drive.lose_power(Survival.NOTHING)
+        await opened(drive)
+
+
+@in_virtual_time
+async def test_a_catalog_that_only_the_page_cache_has_is_never_built_upon() -> None:
+    """The catalog's sync failed and the server was killed; the next start took the catalog from the page cache and
+    noted its number in a log header; after a power cut the catalog was older than that, and the server would not start.
+    """
+    for seed in range(20):
+        drive = SimulatedDrive(random.Random(seed))
+        dying = SimulatedDisk(drive)
+        dying.faults.fail_at("sync", path_part="catalog/")
+        with pytest.raises(OSError, match="Input/output error"):
+            await opened(drive, dying)
+        drive.kill_processes()
+        await opened(drive)
+        drive.lose_power(Survival.NOTHING)
+        await opened(drive)
+
+
+@in_virtual_time
+async def test_a_log_file_whose_name_was_never_synced_is_never_built_upon() -> None:
+    """Killed between making a log file and syncing its directory; the next start committed to that file."""
+    drive = SimulatedDrive(random.Random(1))
+    dying = SimulatedDisk(drive)
+    dying.faults.fail_at("sync_directory", path_part="log")
+    with contextlib.suppress(OSError):
+        await opened(drive, dying)
+    drive.kill_processes()
+    await opened(drive)
+    drive.lose_power(Survival.NOTHING)
+    await opened(drive)
+
+
+@in_virtual_time
+async def test_a_link_on_which_somebody_still_sends_says_no_goodbye() -> None:
+    """The listener closed a link whose append was over while the sender was still in the middle of a frame: on TLS
+    that is BusyResourceError, which nobody expected.
+    """
+    network = SimulatedNetwork(random.Random(1))
+    network.listen("server:1")
+    link = Link(await network.dial("server:1", source="client"), "server:1")
+    async with trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            with pytest.raises(Exception):  # noqa: B017, PT011 - only the other task is looked at
+                await link.send_bytes(bytes(1 << 20))
+
+        nursery.start_soon(send)
+        await trio.sleep(1)
+        assert not link.reusable
+        await link.aclose()
+
+
+@in_virtual_time
+async def test_an_append_that_is_being_opened_when_its_client_is_closed_says_so() -> None:
+    """The journal's housekeeping shares a member's client with replication, which closed it while an append for an
+    index snapshot was waiting for its answer: RuntimeError, and the service fell over.
+    """
+    world = World(1)
+    host = SimulatedHost(world, "server", serve)
+    async with trio.open_nursery() as nursery:
+        host.start(nursery)
+        await trio.sleep(1)
+        dial = partial(world.network.dial, source="client")
+        closing = trio.Event()
+
+        async def append(client: SosClient) -> None:
+            with pytest.raises(MisuseError):
+                async with client.append("space", "object", size=0):
+                    pass
+            closing.set()
+
+        async with open_client("server:7400", dial=dial) as client:
+            await client.use("space", create=True)
+            nursery.start_soon(append, client)
+            await trio.sleep(0.0005)
+        with trio.fail_after(10):
+            await closing.wait()
+        nursery.cancel_scope.cancel()

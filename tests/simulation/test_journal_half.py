@@ -1,0 +1,50 @@
+"""Servers, services, owners and drivers in the simulator: no seed may break a promise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.simulation.__main__ import describe
+from tests.simulation.journal_run import PROFILES, simulate_journal
+from tests.simulation.runner import Summary, command_for, simulate_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HAPPENED = (
+    *("power cut", "kill", "took over", "answered", "partition", "cut", "lose replies", "wipe"),
+    *("operations audited", "records audited", "answered ALREADY_EXISTS", "answered NOT_FOUND"),
+)
+"""A simulation in which these never happen shows nothing."""
+SEEDS = 2000
+SECONDS_MAX = 420.0
+"""What a CI run may spend; the number of runs is printed."""
+RUNS_MIN = 100
+
+
+def check(summary: Summary) -> None:
+    failed = [f"{command_for('journal', report.seed)}\n{report.violation}" for report in summary.violations]
+    assert not failed, "\n".join(failed)
+    assert [what for what in HAPPENED if not summary.counts[what]] == []
+
+
+@pytest.mark.parametrize("seed", range(len(PROFILES)))
+def test_the_same_seed_gives_the_same_journal_run(seed: int) -> None:
+    first, second = simulate_journal(seed, keep_trace=True), simulate_journal(seed, keep_trace=True)
+    assert first.trace == second.trace
+    assert first.digest == second.digest
+
+
+def test_some_seeds() -> None:
+    check(simulate_many("journal", range(20)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_as_many_seeds_as_there_is_time_for(tell: Callable[[str], None]) -> None:
+    summary = simulate_many("journal", range(1000, 1000 + SEEDS), seconds=SECONDS_MAX)
+    tell(describe("journal", summary))
+    assert summary.runs >= RUNS_MIN
+    check(summary)

@@ -1,0 +1,34 @@
+"""Every planted bug is caught. What is published in docs/testing.md comes from the same code (`make planted-bugs`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.simulation.planted_bugs import BEGIN, BUGS, DOCUMENT, END, catch
+
+if TYPE_CHECKING:
+    from tests.simulation.planting import PlantedBug
+
+ALL = [(half, bug) for half, bugs in BUGS.items() for bug in bugs]
+
+
+def test_there_are_enough_of_them_and_no_two_have_one_name() -> None:
+    for bugs in BUGS.values():
+        assert len(bugs) >= 15
+        assert len({bug.name for bug in bugs}) == len(bugs)
+
+
+def test_the_published_table_has_a_row_for_each() -> None:
+    table = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    for half, bug in ALL:
+        assert f"| {half} | {bug.name} |" in table, "run `make planted-bugs`"
+    assert "| not in" not in table
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("half", "bug"), ALL, ids=[f"{half}: {bug.name}" for half, bug in ALL])
+def test_is_caught(half: str, bug: PlantedBug) -> None:
+    assert catch(half, bug).report is not None, f"{bug.name} was not seen in {bug.seeds_max} seeds"

@@ -1,0 +1,38 @@
+"""The server and its clients in the simulator: no seed may break a promise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.simulation.__main__ import describe
+from tests.simulation.runner import Summary, command_for, simulate_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HAPPENED = (
+    *("power cut", "kill", "stopped", "sync failed", "write failed", "cut", "lose replies", "partition", "connect"),
+    *("appends ended", "followed pieces", "objects audited", "refused FENCED", "refused NO_SPACE", "refused IO_ERROR"),
+)
+"""A simulation in which these never happen shows nothing."""
+
+
+def check(summary: Summary) -> None:
+    failed = [f"{command_for('server', report.seed)}\n{report.violation}" for report in summary.violations]
+    assert not failed, "\n".join(failed)
+    assert [what for what in HAPPENED if not summary.counts[what]] == []
+
+
+def test_some_seeds() -> None:
+    check(simulate_many("server", range(40)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_thousand_seeds(tell: Callable[[str], None]) -> None:
+    summary = simulate_many("server", range(1000, 2000))
+    assert summary.runs == 1000
+    tell(describe("server", summary))
+    check(summary)

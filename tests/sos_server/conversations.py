@@ -1,0 +1,88 @@
+"""What the session tests share: a service over a store in memory, and clients that reach it in several ways."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import trio
+import trio.testing
+
+from sos_client.serving.event_log import EventLog
+from sos_client.serving.plain_stream import PlainStream
+from sos_server.service import Service
+from tests.fakes.memory_store import MemoryStore
+from tests.fakes.scripted_client import ScriptedClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sos_client.serving.access import Access
+    from sos_server.config import LimitsSection
+    from sos_server.object_store import ObjectStore
+
+NOW = 1_900_000_000.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """A running service. ``carrier`` says how clients reach it: in memory, or over a socket (the poller's way)."""
+
+    service: Service
+    store: MemoryStore
+    log_lines: list[str]
+    nursery: trio.Nursery
+    carrier: str
+
+    def stream(self) -> trio.abc.Stream:
+        """The client's end of a new connection to the service."""
+        here: trio.abc.Stream
+        there: trio.abc.Stream
+        if self.carrier == "memory":
+            here, there = trio.testing.memory_stream_pair()
+        else:
+            left, right = socket.socketpair()
+            here, there = PlainStream(left), PlainStream(right)
+        self.nursery.start_soon(self._converse, there)
+        return here
+
+    def connect(self) -> ScriptedClient:
+        return ScriptedClient(self.stream())
+
+    async def entered(self, namespace: str = "ns", *, token: bytes | None = None) -> ScriptedClient:
+        """A client that has said HELLO and USE."""
+        client = self.connect()
+        await client.hello(token)
+        await client.use(namespace)
+        return client
+
+    async def _converse(self, stream: trio.abc.Stream) -> None:
+        transport = stream if isinstance(stream, PlainStream) else None
+        await self.service.converse(stream, peer="tester", transport=transport)
+        await stream.aclose()
+
+
+@asynccontextmanager
+async def scene(
+    *,
+    carrier: str = "memory",
+    access: Access | None = None,
+    limits: LimitsSection | None = None,
+    commits_at_once: bool = True,
+) -> AsyncIterator[Scene]:
+    lines: list[str] = []
+    store = MemoryStore(wall_clock=lambda: NOW, commits_at_once=commits_at_once)
+    async with trio.open_nursery() as nursery:
+        service = Service(
+            cast("ObjectStore", store),
+            log=EventLog(write=lines.append, clock=lambda: NOW),
+            wall_clock=lambda: NOW,
+            nursery=nursery,
+            access=access,
+            limits=limits,
+        )
+        nursery.start_soon(service.run)
+        yield Scene(service=service, store=store, log_lines=lines, nursery=nursery, carrier=carrier)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,170 @@
+"""Every combination of rights with every request; missing, wrong, expired, reloaded tokens; what the audit log says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sos_client.serving.access import Access, Right, append_token, new_token
+from sos_client.wire import messages as m
+from sos_client.wire.errors import ErrorCode
+from tests.fakes.scripted_client import append, data
+from tests.sos_server.conversations import NOW, Scene, scene
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOLDER = b"holder number 1."
+
+NEEDS: dict[str, tuple[Right, m.Message]] = {
+    "FENCE": (Right.FENCE, m.Fence(epoch=1, holder=HOLDER)),
+    "APPEND": (Right.APPEND, append("log", epoch=1, holder=HOLDER)),
+    "SEAL": (Right.APPEND, m.Seal(object="done", size=1, epoch=1, holder=HOLDER)),
+    "GET": (Right.READ, m.Get(object="done", offset=0, length=None, follow=False)),
+    "GET follow": (Right.READ, m.Get(object="done", offset=0, length=0, follow=True)),
+    "STAT": (Right.READ, m.Stat(object="done")),
+    "LIST": (Right.READ, m.List(after="", limit=1)),
+    "DELETE": (Right.DELETE, m.Delete(object="done", epoch=1, holder=HOLDER)),
+}
+RIGHTS = [frozenset(some) for size in range(1, 5) for some in itertools.combinations(Right, size)]
+
+
+@dataclass
+class Tokens:
+    """A tokens file that grows as tests ask for tokens."""
+
+    path: Path
+    access: Access = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.path.touch()
+        self.access = Access(self.path)
+
+    def make(
+        self,
+        rights: frozenset[Right] = frozenset(Right),
+        *,
+        name: str = "tested",
+        namespaces: tuple[str, ...] = ("*",),
+        expires: float | None = None,
+    ) -> bytes:
+        text, grant = new_token(name=name, namespaces=namespaces, rights=rights, expires=expires)
+        append_token(self.path, grant)
+        self.access.reload()
+        return bytes.fromhex(text)
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Tokens:
+    return Tokens(tmp_path / "tokens.toml")
+
+
+async def prepare(here: Scene, token: bytes) -> None:
+    """A namespace claimed with epoch 1, and in it a sealed object of one byte."""
+    owner = await here.entered(token=token)
+    await owner.ask(m.Fence(epoch=1, holder=HOLDER), m.Fenced)
+    await owner.send(append("done", epoch=1, holder=HOLDER), data(0, b"x"), m.End(), m.Quit())
+    while await owner.receive() is not None:
+        pass
+    here.store.namespaces["ns"].objects["done"].sealed = True
+
+
+@pytest.mark.parametrize("rights", RIGHTS, ids=lambda rights: "+".join(sorted(rights)))
+@pytest.mark.parametrize("what", list(NEEDS))
+async def test_each_right_with_each_request(tokens: Tokens, what: str, rights: frozenset[Right]) -> None:
+    right, request = NEEDS[what]
+    async with scene(access=tokens.access) as here:
+        await prepare(here, tokens.make(name="owner"))
+        client = await here.entered(token=tokens.make(rights))
+        await client.send(request)
+        answer = await client.receive()
+        if right in rights:
+            assert not isinstance(answer, m.Error), answer
+        else:
+            assert isinstance(answer, m.Error)
+            assert (answer.code, answer.fields) == (ErrorCode.DENIED, {"right": str(right), "namespace": "ns"})
+            assert here.store.namespaces["ns"].objects.keys() == {"done"}
+
+
+@pytest.mark.parametrize("rights", RIGHTS, ids=lambda rights: "+".join(sorted(rights)))
+async def test_creating_a_namespace_takes_the_right_to_append(tokens: Tokens, rights: frozenset[Right]) -> None:
+    async with scene(access=tokens.access) as here:
+        client = here.connect()
+        await client.hello(tokens.make(rights))
+        await client.send(m.Use(namespace="fresh", create=True))
+        answer = await client.receive()
+        assert isinstance(answer, m.Using) == (Right.APPEND in rights)
+        assert ("fresh" in here.store.namespaces) == (Right.APPEND in rights)
+        if isinstance(answer, m.Error):
+            assert answer.code is ErrorCode.DENIED
+
+
+async def test_another_namespace_is_denied_whether_it_exists_or_not(tokens: Tokens) -> None:
+    async with scene(access=tokens.access) as here:
+        await prepare(here, tokens.make(name="owner"))
+        client = here.connect()
+        await client.hello(tokens.make(namespaces=("mine", "mine-*")))
+        for name in ("ns", "none"):
+            for create in (False, True):
+                error = await client.refused(m.Use(namespace=name, create=create))
+                assert error.code is ErrorCode.DENIED
+        await client.use("mine-7")
+
+
+@pytest.mark.parametrize("kind", ["missing", "wrong", "expired"])
+async def test_who_does_not_come_in(tokens: Tokens, kind: str) -> None:
+    expired = tokens.make(expires=NOW - 1)
+    token = {"missing": None, "wrong": bytes(32), "expired": expired}[kind]
+    async with scene(access=tokens.access) as here:
+        client = here.connect()
+        hello = m.Hello(version=1, token=token, client="x", instance=bytes(16))
+        await client.send(hello, m.Use(namespace="n", create=True))
+        assert (await client.ends_with(ErrorCode.AUTH)).message
+        assert not here.store.namespaces
+        audited = [json.loads(line) for line in here.log_lines if '"audit"' in line]
+        assert [line["event"] for line in audited] == ["AUTH refused"]
+        assert expired.hex() not in "".join(here.log_lines)
+
+
+async def test_nothing_is_decoded_before_the_token_is_checked(tokens: Tokens) -> None:
+    async with scene(access=tokens.access) as here:
+        client = here.connect()
+        junk = b"\xc1" * 3000
+        await client.stream.send_all((1 + 35 + len(junk)).to_bytes(4, "big") + b"\x01\x00\x01\x01" + bytes(32) + junk)
+        await client.ends_with(ErrorCode.AUTH)
+
+
+async def test_a_token_taken_away_ends_its_connections(tokens: Tokens) -> None:
+    async with scene(access=tokens.access) as here:
+        staying, going = tokens.make(name="stays"), tokens.make(name="goes")
+        stays, goes, appends = [await here.entered(token=token) for token in (staying, going, going)]
+        await appends.ask(append("log"), m.Appending)
+        entries = tokens.path.read_text().split("\n\n")
+        tokens.path.write_text("\n\n".join(entry for entry in entries if '"goes"' not in entry))
+        tokens.access.reload()
+        here.service.recheck_access()
+        assert "not valid any more" in (await goes.ends_with(ErrorCode.AUTH)).message
+        await appends.ends_with(ErrorCode.AUTH)
+        await stays.ask(m.Ping(n=1), m.Pong)
+
+
+async def test_rights_change_with_the_file(tokens: Tokens) -> None:
+    async with scene(access=tokens.access) as here:
+        client = await here.entered(token=tokens.make(frozenset({Right.READ, Right.APPEND})))
+        tokens.path.write_text(tokens.path.read_text().replace('"append", ', ""))
+        tokens.access.reload()
+        here.service.recheck_access()
+        assert (await client.refused(append("log"))).code is ErrorCode.DENIED
+
+
+async def test_a_token_that_expires_ends_its_connection(tokens: Tokens) -> None:
+    async with scene(access=tokens.access) as here:
+        client = await here.entered(token=tokens.make(expires=NOW + 5))
+        await client.ask(m.List(after="", limit=1), m.Listing)
+        here.service.wall_clock = lambda: NOW + 5
+        await client.send(m.List(after="", limit=1))
+        assert "expired" in (await client.ends_with(ErrorCode.AUTH)).message

@@ -1,0 +1,118 @@
+"""`check` finds every changed bit in what counts, and changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from journal.disk import DiskLockedError, open_disk
+from sos_server.checking import CheckReport, check_root
+from sos_server.object_layout import CHUNK_BYTES, checksum_position, data_position
+from tests.sos_server.real_store import Client, flip, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def check(root: Path) -> CheckReport:
+    before = fingerprint(root)
+    async with open_disk(root) as disk:
+        report = await check_root(disk)
+    assert fingerprint(root) == before
+    return report
+
+
+def fingerprint(root: Path) -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in root.rglob("*")
+        if path.is_file() and path.name != "lock"
+    }
+
+
+@pytest.fixture
+async def root(tmp_path: Path) -> Path:
+    """Object `a` of two chunks and a bit in its file, `b` in the log; killed."""
+    async with running(tmp_path / "root", graceful=False) as store:
+        client = Client(await store.namespace("n", create=True))
+        await client.put("a", os.urandom(2 * CHUNK_BYTES + 10))
+        await store.copy_everything()
+        await client.put("b", b"in the log")
+    return tmp_path / "root"
+
+
+def object_file(root: Path) -> Path:
+    (file,) = [path for path in (root / "objects").rglob("*") if path.is_file()]
+    return file
+
+
+async def test_what_is_whole(root: Path) -> None:
+    progress: list[tuple[int, int]] = []
+    async with open_disk(root) as disk:
+        report = await check_root(disk, on_progress=lambda done, total: progress.append((done, total)))
+    assert (report.is_whole, report.namespaces, report.objects, report.remarks) == (True, 1, 2, [])
+    assert progress[-1] == (2 * CHUNK_BYTES + 10, 2 * CHUNK_BYTES + 10)
+    assert report.verified_bytes > 2 * CHUNK_BYTES
+
+
+@pytest.mark.parametrize(
+    "position",
+    [data_position(0), data_position(CHUNK_BYTES - 1), data_position(2 * CHUNK_BYTES + 9), checksum_position(1) + 3],
+)
+async def test_a_bit_in_an_objects_file(root: Path, position: int) -> None:
+    flip(object_file(root), position)
+    report = await check(root)
+    assert len(report.damage) == 1
+    assert "n/a" in report.damage[0]
+
+
+async def test_a_missing_and_a_short_file(root: Path) -> None:
+    os.truncate(object_file(root), data_position(CHUNK_BYTES))
+    assert "n/a" in (await check(root)).damage[0]
+    object_file(root).unlink()
+    assert "is not there" in (await check(root)).damage[0]
+
+
+async def test_a_bit_in_a_synced_batch(root: Path) -> None:
+    async with running(root, graceful=False) as store:
+        await Client(await store.namespace("n", create=False)).put("b", b" and more", 10)
+        await Client(await store.namespace("n", create=False)).put("b", b" and more", 19)
+    (log,) = [path for path in (root / "log").iterdir() if b"and more" in path.read_bytes()]
+    flip(log, log.read_bytes().index(b"and more"))
+    assert "n/b" in (await check(root)).damage[0]
+
+
+async def test_a_torn_tail_is_remarked(root: Path) -> None:
+    (log,) = [path for path in (root / "log").iterdir() if b"in the log" in path.read_bytes()]
+    flip(log, log.read_bytes().index(b"in the log"))
+    report = await check(root)
+    assert report.is_whole
+    assert "never synced" in report.remarks[0]
+
+
+async def test_a_surplus_file_is_remarked(root: Path) -> None:
+    (object_file(root).parent / "ff").write_bytes(b"")
+    report = await check(root)
+    assert report.is_whole
+    assert "belongs to no object" in report.remarks[0]
+
+
+async def test_damaged_catalog(root: Path) -> None:
+    for catalog in (root / "catalog").iterdir():
+        flip(catalog, 20)
+    assert "catalog" in (await check(root)).damage[0]
+
+
+async def test_not_while_a_server_runs(root: Path) -> None:
+    async with running(root), open_disk(root) as disk:
+        with pytest.raises(DiskLockedError):
+            await check_root(disk)
+
+
+async def test_an_empty_root(tmp_path: Path) -> None:
+    report = await check(tmp_path)
+    assert report.is_whole
+    assert "no server was ever started" in report.remarks[0]

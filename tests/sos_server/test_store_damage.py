@@ -1,0 +1,141 @@
+"""What is damaged in a root is never served, and told; what would hide something lost keeps the store from starting."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sos_client.wire.checksum import crc32c
+from sos_client.wire.errors import DamagedError, ErrorCode
+from sos_server.object_layout import CHUNK_BYTES, data_position
+from tests.sos_server.real_store import NO_IDLE_COPY, Client, flip, refused, running
+from tests.sos_server.store_world import read_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_damage_in_an_objects_file_is_never_served_and_told_once(tmp_path: Path) -> None:
+    content = os.urandom(2 * CHUNK_BYTES + 100)
+    reports: list[str] = []
+    async with running(tmp_path / "r", report=reports.append) as store:
+        namespace = await store.namespace("n", create=True)
+        await Client(namespace).put("o", content)
+        await store.copy_everything()
+        (file,) = [path for path in (tmp_path / "r/objects").rglob("*") if path.is_file()]
+        flip(file, data_position(CHUNK_BYTES + 7))
+        assert await namespace.read("o", 0, CHUNK_BYTES) == content[:CHUNK_BYTES]
+        with refused(ErrorCode.DAMAGED, offset=CHUNK_BYTES):
+            await namespace.read("o", 0, 1 << 20)
+        assert await namespace.read("o", 2 * CHUNK_BYTES, 100) == content[2 * CHUNK_BYTES :]
+        flip(file, data_position(2 * CHUNK_BYTES + 50))
+        with refused(ErrorCode.DAMAGED, offset=2 * CHUNK_BYTES + 10):
+            await namespace.read("o", 2 * CHUNK_BYTES + 10, 1)
+        file.unlink()
+        await store.copy_everything()
+        assert store.statistics.damaged_reads == 2
+    assert reports == [f"object n/o is damaged at offset {CHUNK_BYTES}"]
+
+
+async def test_damage_in_the_log_is_loud_and_never_served(tmp_path: Path) -> None:
+    async with running(tmp_path / "r", graceful=False) as store:
+        client = Client(await store.namespace("n", create=True))
+        await client.put("o", b"to be damaged")
+        await client.put("o", b"behind it", 13)
+    (log,) = [path for path in (tmp_path / "r/log").iterdir() if b"to be damaged" in path.read_bytes()]
+    flip(log, log.read_bytes().index(b"to be damaged") + 3)
+    with pytest.raises(DamagedError, match="n/o: damaged at offset 0"):
+        async with running(tmp_path / "r"):
+            pass
+    settings = dataclasses.replace(NO_IDLE_COPY, accept_log_damage=True)
+    async with running(tmp_path / "r", settings) as store:
+        namespace = await store.namespace("n", create=False)
+        for _ in range(2):
+            info = namespace.stat("o")
+            assert (info.size, info.damaged, info.crc) == (22, True, crc32c(b"to be damagedbehind it"))
+            with refused(ErrorCode.DAMAGED, offset=0):
+                await namespace.read("o", 0, 22)
+            await store.copy_everything()
+    async with running(tmp_path / "r") as store:
+        assert (await store.namespace("n", create=False)).stat("o").damaged
+
+
+async def test_a_lost_directory_in_the_log_keeps_the_store_from_starting(tmp_path: Path) -> None:
+    async with running(tmp_path / "r", graceful=False) as store:
+        client = Client(await store.namespace("n", create=True))
+        await client.put("o", b"to be lost")
+        await client.put("o", b"behind it", 10)
+        await client.put("other", b"whole")
+    (log,) = [path for path in (tmp_path / "r/log").iterdir() if b"to be lost" in path.read_bytes()]
+    flip(log, log.read_bytes().index(b"to be lost") // 4096 * 4096)
+    with pytest.raises(DamagedError, match="synced batch at byte"):
+        async with running(tmp_path / "r"):
+            pass
+    settings = dataclasses.replace(NO_IDLE_COPY, accept_log_damage=True)
+    async with running(tmp_path / "r", settings) as store:
+        namespace = await store.namespace("n", create=False)
+        assert await read_all(namespace, "other") == b"whole"
+
+
+async def test_damage_in_the_catalog_keeps_the_store_from_starting(tmp_path: Path) -> None:
+    async with running(tmp_path / "r") as store:
+        await Client(await store.namespace("n", create=True)).put("o", b"x")
+    (catalog,) = (tmp_path / "r/catalog").iterdir()
+    flip(catalog, 20)
+    with pytest.raises(DamagedError, match="catalog"):
+        async with running(tmp_path / "r"):
+            pass
+    catalog.unlink()
+    with pytest.raises(DamagedError, match="catalog"):
+        async with running(tmp_path / "r"):
+            pass
+
+
+async def test_a_lost_log_file_keeps_the_store_from_starting(tmp_path: Path) -> None:
+    async with running(tmp_path / "r", graceful=False) as store:
+        client = Client(await store.namespace("n", create=True))
+        for number in range(6):
+            await client.put("o", bytes(300_000), number * 300_000)
+    (log,) = [p for p in (tmp_path / "r/log").iterdir() if p.read_bytes()[8:16] == (1).to_bytes(8, "big")]
+    log.unlink()
+    with pytest.raises(DamagedError, match="generation 1"):
+        async with running(tmp_path / "r"):
+            pass
+
+
+@pytest.mark.parametrize("with_bytes", [False, True])
+async def test_a_damaged_header_of_the_newest_log_file(tmp_path: Path, *, with_bytes: bool) -> None:
+    """Its bytes would look like those of an older generation, and what was acknowledged would be gone in silence."""
+    async with running(tmp_path / "r", graceful=False) as store:
+        client = Client(await store.namespace("n", create=True))
+        await client.put("o", b"copied")
+        await store.copy_everything()
+        if with_bytes:
+            await store.copy_everything()
+            await client.put("o", b" and logged", 6)
+    generations = {path.read_bytes()[8:16]: path for path in (tmp_path / "r/log").iterdir()}
+    flip(generations[max(generations)], 12)
+    with pytest.raises(DamagedError, match="generation 2 is needed"):
+        async with running(tmp_path / "r"):
+            pass
+    settings = dataclasses.replace(NO_IDLE_COPY, accept_log_damage=True)
+    async with running(tmp_path / "r", settings) as store:
+        assert await (await store.namespace("n", create=False)).read("o", 0, 100) == b"copied"
+
+
+async def test_lost_or_strange_identity(tmp_path: Path) -> None:
+    async with running(tmp_path / "r"):
+        pass
+    identity = tmp_path / "r/identity"
+    for content in ('{"format": 2, "identity": "00"}', "{}", "[]", "\0"):
+        identity.write_text(content)
+        with pytest.raises(DamagedError):
+            async with running(tmp_path / "r"):
+                pass
+    identity.unlink()
+    with pytest.raises(DamagedError, match="no file 'identity'"):
+        async with running(tmp_path / "r"):
+            pass

@@ -1,0 +1,402 @@
+package io.sos.spark.checks;
+
+import static io.sos.spark.checks.Checks.equal;
+import static io.sos.spark.checks.Checks.is;
+import static io.sos.spark.checks.Checks.thrown;
+
+import java.io.EOFException;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.util.Arrays;
+import java.util.EnumSet;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.CreateFlag;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileContext;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FileUtil;
+import org.apache.hadoop.fs.Options;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
+
+/** Hadoop's contract for file systems, as far as it applies to one whose files appear at close. Argument: the service. */
+public final class FileSystemContract {
+    private static final Path ROOT = new Path("sos://payments/hadoop-" + System.nanoTime());
+    private static Configuration configuration;
+    private static FileSystem system;
+    private static FileContext context;
+
+    public static void main(String[] arguments) throws Exception {
+        configuration = new Configuration(false);
+        configuration.set("fs.sos.service", arguments[0]);
+        configuration.set("fs.sos.impl", "io.sos.spark.SosFileSystem");
+        configuration.set("fs.AbstractFileSystem.sos.impl", "io.sos.spark.SosAbstractFileSystem");
+        configuration.setBoolean("fs.sos.impl.disable.cache", true);
+        system = FileSystem.get(ROOT.toUri(), configuration);
+        context = FileContext.getFileContext(ROOT.toUri(), configuration);
+        Checks checks = new Checks();
+        creating(checks);
+        reading(checks);
+        looking(checks);
+        renaming(checks);
+        deleting(checks);
+        copying(checks);
+        contexts(checks);
+        checks.end();
+    }
+
+    private static void creating(Checks checks) {
+        checks.check("create makes parents", () -> {
+            Path file = fresh("a/b/file");
+            write(file, "x");
+            is(system.getFileStatus(file.getParent()).isDirectory());
+        });
+        checks.check("create without overwrite over a file fails at create", () -> {
+            Path file = fresh("file");
+            write(file, "x");
+            thrown(FileAlreadyExistsException.class, () -> system.create(file, false));
+        });
+        checks.check("create over a directory fails", () -> {
+            Path directory = fresh("directory");
+            system.mkdirs(directory);
+            thrown(FileAlreadyExistsException.class, () -> system.create(directory, true));
+        });
+        checks.check("createNonRecursive needs the parent", () -> {
+            Path file = fresh("no/parent");
+            thrown(FileNotFoundException.class, () -> createNonRecursive(file));
+            system.mkdirs(file.getParent());
+            createNonRecursive(file).close();
+            is(system.exists(file));
+        });
+        checks.check("createNewFile says whether it made it", () -> {
+            Path file = fresh("file");
+            is(system.createNewFile(file));
+            is(!system.createNewFile(file));
+        });
+        checks.check("append is refused", () -> {
+            Path file = fresh("file");
+            write(file, "x");
+            thrown(UnsupportedOperationException.class, () -> system.append(file));
+        });
+        checks.check("create by the builder", () -> {
+            Path file = fresh("built");
+            try (FSDataOutputStream out = system.createFile(file).recursive().overwrite(true).build()) {
+                out.write(1);
+            }
+            equal(1L, system.getFileStatus(file).getLen());
+        });
+        checks.check("a file may stand below no file", () -> {
+            Path file = fresh("file");
+            write(file, "x");
+            thrown(IOException.class, () -> write(new Path(file, "below"), "y"));
+            thrown(IOException.class, () -> system.mkdirs(new Path(file, "below")));
+            thrown(FileNotFoundException.class, () -> system.getFileStatus(new Path(file, "below")));
+            is(!system.exists(new Path(file, "below")));
+        });
+        checks.check("mkdirs over a file fails", () -> {
+            Path file = fresh("file");
+            write(file, "x");
+            thrown(IOException.class, () -> system.mkdirs(file));
+        });
+        checks.check("names with blanks, percent signs and letters from everywhere", () -> {
+            Path file = fresh("a b%20c+d=e/\u00e9\u4e2d\ud83d\ude00");
+            write(file, "x");
+            equal(file, system.getFileStatus(file).getPath());
+            equal(file, system.listStatus(file.getParent())[0].getPath());
+            equal("x", read(file));
+        });
+    }
+
+    private static void reading(Checks checks) {
+        checks.check("open: what is not there, and a directory", () -> {
+            thrown(FileNotFoundException.class, () -> system.open(fresh("nothing")));
+            Path directory = fresh("directory");
+            system.mkdirs(directory);
+            thrown(FileNotFoundException.class, () -> system.open(directory));
+        });
+        checks.check("seek, positioned read, end of file, read after close", () -> {
+            byte[] content = new byte[3_000_000];
+            new java.util.Random(7).nextBytes(content);
+            Path file = fresh("large");
+            try (FSDataOutputStream out = system.create(file)) {
+                out.write(content);
+            }
+            FSDataInputStream in = system.open(file);
+            for (int position : new int[] {0, 2_999_999, 131_072, 131_071, 1_500_000, 5}) {
+                in.seek(position);
+                equal(content[position] & 0xff, in.read());
+                equal((long) position + 1, in.getPos());
+            }
+            byte[] part = new byte[200_000];
+            in.readFully(1_000_000, part);
+            is(Arrays.equals(Arrays.copyOfRange(content, 1_000_000, 1_200_000), part));
+            equal(6L, in.getPos());
+            in.seek(content.length);
+            equal(-1, in.read());
+            thrown(EOFException.class, () -> in.seek(content.length + 1L));
+            thrown(EOFException.class, () -> in.seek(-1));
+            thrown(EOFException.class, () -> in.readFully(content.length - 1L, part));
+            in.seek(0);
+            equal(content.length, in.available());
+            equal(10L, in.skip(10));
+            equal(content[10] & 0xff, in.read());
+            in.close();
+            in.close();
+            thrown(IOException.class, in::read);
+        });
+        checks.check("a file that is replaced while it is read is not mixed", () -> {
+            Path file = fresh("replaced");
+            write(file, new byte[2_000_000], true);
+            try (FSDataInputStream in = system.open(file)) {
+                in.readFully(new byte[1000]);
+                byte[] other = new byte[2_000_000];
+                Arrays.fill(other, (byte) 1);
+                write(file, other, true);
+                thrown(IOException.class, () -> in.readFully(new byte[1_900_000]));
+            }
+        });
+    }
+
+    private static void looking(Checks checks) {
+        checks.check("status: length, kind, time, path", () -> {
+            long before = System.currentTimeMillis();
+            Path file = fresh("file");
+            write(file, "four");
+            FileStatus status = system.getFileStatus(file);
+            equal(4L, status.getLen());
+            is(status.isFile() && !status.isDirectory());
+            equal(file, status.getPath());
+            is(Math.abs(status.getModificationTime() - before) < 600_000);
+            is(system.getFileStatus(new Path("sos://payments/")).isDirectory());
+        });
+        checks.check("listStatus: children, a file itself, nothing there", () -> {
+            Path directory = fresh("directory");
+            system.mkdirs(directory);
+            equal(0, system.listStatus(directory).length);
+            write(new Path(directory, "b"), "x");
+            write(new Path(directory, "a/deep"), "x");
+            equal(List.of("a", "b"), names(system.listStatus(directory)));
+            equal(List.of("b"), names(system.listStatus(new Path(directory, "b"))));
+            thrown(FileNotFoundException.class, () -> system.listStatus(fresh("nothing")));
+        });
+        checks.check("listStatus of more than one page, in order", () -> {
+            Path directory = fresh("many");
+            for (int i = 0; i < 1100; i++) {
+                system.mkdirs(new Path(directory, String.format("d%05d", i)));
+            }
+            List<String> names = names(system.listStatus(directory));
+            equal(1100, names.size());
+            equal("d00000", names.get(0));
+            equal("d01099", names.get(1099));
+            equal(1100, (int) names.stream().distinct().count());
+        });
+        checks.check("globs, recursive listing and sums", () -> {
+            Path directory = fresh("globs");
+            write(new Path(directory, "x/1.txt"), "a");
+            write(new Path(directory, "y/2.txt"), "bc");
+            write(new Path(directory, "y/3.log"), "d");
+            equal(2, system.globStatus(new Path(directory, "*/*.txt")).length);
+            int count = 0;
+            for (var each = system.listFiles(directory, true); each.hasNext(); each.next()) {
+                count++;
+            }
+            equal(3, count);
+            equal(4L, system.getContentSummary(directory).getLength());
+        });
+        checks.check("a relative path is below the working directory; another volume's path is not ours", () -> {
+            Path directory = fresh("work");
+            FileSystem own = FileSystem.get(ROOT.toUri(), configuration);
+            equal(new Path("sos://payments/"), own.getWorkingDirectory());
+            own.setWorkingDirectory(directory);
+            own.mkdirs(new Path("below"));
+            is(system.exists(new Path(directory, "below")));
+            thrown(IllegalArgumentException.class, () -> system.exists(new Path("sos://other/x")));
+            equal(URI.create("sos://payments"), system.getUri());
+            equal(null, system.getCanonicalServiceName());
+        });
+    }
+
+    private static void renaming(Checks checks) {
+        checks.check("rename a file, and a tree", () -> {
+            Path file = fresh("from");
+            Path target = new Path(file.getParent(), "to");
+            write(file, "x");
+            is(system.rename(file, target));
+            is(!system.exists(file));
+            equal("x", read(target));
+            Path tree = fresh("tree");
+            write(new Path(tree, "a/b"), "y");
+            Path moved = fresh("moved");
+            is(system.rename(tree, moved));
+            equal("y", read(new Path(moved, "a/b")));
+            is(!system.exists(tree));
+        });
+        checks.check("rename of what is not there, onto a file, into itself: false, and nothing moves", () -> {
+            is(!system.rename(fresh("nothing"), fresh("anywhere")));
+            Path one = fresh("one");
+            Path two = fresh("two");
+            write(one, "1");
+            write(two, "2");
+            is(!system.rename(one, two));
+            equal("1", read(one));
+            equal("2", read(two));
+            Path directory = fresh("directory");
+            system.mkdirs(directory);
+            is(!system.rename(directory, new Path(directory, "below")));
+            is(system.exists(directory));
+            is(system.rename(one, one));
+        });
+        checks.check("rename into a directory keeps the name", () -> {
+            Path file = fresh("file");
+            Path directory = fresh("directory");
+            write(file, "x");
+            system.mkdirs(directory);
+            is(system.rename(file, directory));
+            equal("x", read(new Path(directory, "file")));
+        });
+    }
+
+    private static void deleting(Checks checks) {
+        checks.check("delete: nothing there, a file, a directory with and without recursive, the root", () -> {
+            is(!system.delete(fresh("nothing"), true));
+            Path file = fresh("directory/file");
+            write(file, "x");
+            thrown(PathIsNotEmptyDirectoryException.class, () -> system.delete(file.getParent(), false));
+            is(system.exists(file));
+            is(system.delete(file, false));
+            is(!system.delete(file, false));
+            is(system.delete(file.getParent(), false));
+            write(file, "x");
+            is(system.delete(file.getParent(), true));
+            is(!system.exists(file));
+            is(!system.delete(new Path("sos://payments/"), true));
+        });
+    }
+
+    private static void copying(Checks checks) {
+        checks.check("from local disk and back, small and large, as RocksDB's files go", () -> {
+            java.nio.file.Path local = Files.createTempDirectory("sos-check");
+            for (int size : new int[] {0, 10, 4_000_000}) {
+                byte[] content = new byte[size];
+                new java.util.Random(size).nextBytes(content);
+                java.nio.file.Path source = local.resolve("source" + size);
+                Files.write(source, content);
+                Path target = fresh("copied" + size);
+                system.copyFromLocalFile(new Path(source.toUri()), target);
+                system.copyFromLocalFile(new Path(source.toUri()), target);
+                java.nio.file.Path back = local.resolve("back" + size);
+                system.copyToLocalFile(target, new Path(back.toUri()));
+                is(Arrays.equals(content, Files.readAllBytes(back)));
+                is(Files.exists(source));
+            }
+        });
+        checks.check("from local disk into a directory, without overwrite, moving, a whole directory", () -> {
+            java.nio.file.Path local = Files.createTempDirectory("sos-check");
+            java.nio.file.Path source = Files.writeString(local.resolve("name"), "x");
+            Path directory = fresh("directory");
+            system.mkdirs(directory);
+            system.copyFromLocalFile(new Path(source.toUri()), directory);
+            equal("x", read(new Path(directory, "name")));
+            Path file = new Path(directory, "name");
+            thrown(IOException.class, () -> system.copyFromLocalFile(false, false, new Path(source.toUri()), file));
+            system.moveFromLocalFile(new Path(source.toUri()), new Path(directory, "moved"));
+            is(!Files.exists(source));
+            Files.createDirectories(local.resolve("deep/er"));
+            Files.writeString(local.resolve("deep/er/file"), "y");
+            system.copyFromLocalFile(new Path(local.resolve("deep").toUri()), new Path(directory, "deep"));
+            equal("y", read(new Path(directory, "deep/er/file")));
+        });
+        checks.check("copies by FileUtil within the volume", () -> {
+            Path file = fresh("file");
+            write(file, "x");
+            is(FileUtil.copy(system, file, system, fresh("copy"), false, configuration));
+        });
+    }
+
+    private static void contexts(Checks checks) {
+        checks.check("FileContext: create, open, list, status, delete", () -> {
+            Path file = fresh("file");
+            try (FSDataOutputStream out = context.create(
+                    file, EnumSet.of(CreateFlag.CREATE), Options.CreateOpts.createParent())) {
+                out.write("x".getBytes(StandardCharsets.UTF_8));
+            }
+            thrown(FileAlreadyExistsException.class, () -> context.create(file, EnumSet.of(CreateFlag.CREATE)));
+            thrown(FileNotFoundException.class,
+                    () -> context.create(fresh("no/parent"), EnumSet.of(CreateFlag.CREATE)));
+            equal(List.of("file"), names(context.util().listStatus(file.getParent())));
+            equal(1L, context.getFileStatus(file).getLen());
+            equal(1, context.open(file).readAllBytes().length);
+            thrown(FileNotFoundException.class, () -> context.open(fresh("nothing")));
+            is(context.delete(file, false));
+            is(!context.util().exists(file));
+        });
+        checks.check("FileContext: mkdir with and without parents", () -> {
+            Path directory = fresh("a/b");
+            thrown(IOException.class, () -> context.mkdir(directory, null, false));
+            context.mkdir(directory, null, true);
+            is(context.getFileStatus(directory).isDirectory());
+        });
+        checks.check("FileContext: rename without and with overwrite", () -> {
+            Path source = fresh("source");
+            Path target = fresh("target");
+            write(source, "new");
+            write(target, "old");
+            thrown(FileAlreadyExistsException.class, () -> context.rename(source, target));
+            equal("old", read(target));
+            context.rename(source, target, Options.Rename.OVERWRITE);
+            equal("new", read(target));
+            is(!context.util().exists(source));
+            thrown(FileNotFoundException.class, () -> context.rename(fresh("nothing"), fresh("anywhere")));
+            thrown(FileNotFoundException.class, () -> context.rename(target, fresh("no/parent")));
+            equal("new", read(target));
+        });
+        checks.check("FileContext: a directory is never replaced", () -> {
+            Path source = fresh("source");
+            Path directory = fresh("directory");
+            write(source, "x");
+            write(new Path(directory, "file"), "y");
+            thrown(IOException.class, () -> context.rename(source, directory, Options.Rename.OVERWRITE));
+            equal("y", read(new Path(directory, "file")));
+        });
+    }
+
+    private static FSDataOutputStream createNonRecursive(Path file) throws IOException {
+        return system.createNonRecursive(file, true, 4096, (short) 1, 1 << 20, null);
+    }
+
+    private static List<String> names(FileStatus[] statuses) {
+        return Arrays.stream(statuses).map(each -> each.getPath().getName()).toList();
+    }
+
+    private static int counter;
+
+    /** A path of its own below a directory of its own, which exists but for what the name has before its last slash. */
+    private static Path fresh(String name) throws IOException {
+        Path directory = new Path(ROOT, String.valueOf(counter++));
+        system.mkdirs(directory);
+        return new Path(directory, name);
+    }
+
+    private static void write(Path file, String content) throws IOException {
+        write(file, content.getBytes(StandardCharsets.UTF_8), false);
+    }
+
+    private static void write(Path file, byte[] content, boolean overwrite) throws IOException {
+        try (FSDataOutputStream out = system.create(file, overwrite)) {
+            out.write(content);
+        }
+    }
+
+    private static String read(Path file) throws IOException {
+        try (FSDataInputStream in = system.open(file)) {
+            return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+        }
+    }
+}

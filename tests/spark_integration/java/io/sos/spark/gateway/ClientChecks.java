@@ -1,0 +1,452 @@
+package io.sos.spark.gateway;
+
+import static io.sos.spark.checks.Checks.equal;
+import static io.sos.spark.checks.Checks.is;
+import static io.sos.spark.checks.Checks.thrown;
+
+import io.sos.spark.checks.Checks;
+import io.sos.spark.checks.FaultyProxy;
+import io.sos.spark.checks.FaultyProxy.Mode;
+import java.io.ByteArrayInputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InterruptedIOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.util.Arrays;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** What the client does when things go wrong. Argument: a service with the volumes payments and other. */
+public final class ClientChecks {
+    private static final String ROOT = "client-" + System.nanoTime() + "/";
+    private static String service;
+    private static int counter;
+
+    public static void main(String[] arguments) throws Exception {
+        service = arguments[0];
+        Checks checks = new Checks();
+        retries(checks);
+        deadlines(checks);
+        interrupts(checks);
+        addresses(checks);
+        claims(checks);
+        checks.end();
+    }
+
+    private static void retries(Checks checks) {
+        checks.check("a lost answer: the same operation again gets the first answer, not ALREADY_EXISTS", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient client = client(20, proxy.address());
+                proxy.mode = Mode.LOSE_ANSWERS;
+                proxy.losses.set(3);
+                String path = fresh();
+                FileEntry entry = client.write(path, content("once"), false, null);
+                equal(4L, entry.size());
+                is(proxy.losses.get() <= 0);
+                is(proxy.connections.get() >= 4);
+                equal("once", read(client, path));
+                thrown(RefusedException.class, () -> client.write(path, content("twice"), false, null));
+            }
+        });
+        checks.check("a lost answer to delete still says that something was deleted", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient client = client(20, proxy.address());
+                String path = fresh();
+                client.write(path, content("x"), false, null);
+                proxy.cut();
+                proxy.mode = Mode.LOSE_ANSWERS;
+                proxy.losses.set(2);
+                is(client.delete(path, false, null));
+                is(!client.delete(path, false, null));
+            }
+        });
+        checks.check("a large file goes on after a cut in its middle, whole", () -> {
+            byte[] bytes = new byte[5_000_000];
+            new java.util.Random(3).nextBytes(bytes);
+            for (long cut : new long[] {100, 1_048_700, 3_000_000, 4_999_990}) {
+                try (FaultyProxy proxy = new FaultyProxy(service)) {
+                    VolumeClient client = client(20, proxy.address());
+                    proxy.cutAfterBytes = cut;
+                    String path = fresh();
+                    client.write(path, content(bytes), false, null);
+                    is(proxy.connections.get() > 1);
+                    is(Arrays.equals(bytes, readAll(client, path, bytes.length)));
+                }
+            }
+        });
+        checks.check("an idle connection that died costs nothing", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient client = client(20, proxy.address());
+                String path = fresh();
+                client.write(path, content("x"), false, null);
+                proxy.cut();
+                equal("x", read(client, path));
+                equal(2, proxy.connections.get());
+            }
+        });
+        checks.check("many requests share a connection, refusals do not cost one", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient client = client(20, proxy.address());
+                for (int i = 0; i < 50; i++) {
+                    thrown(RefusedException.class, () -> client.stat(ROOT + "nothing"));
+                    client.write(fresh(), content("x"), false, null);
+                }
+                String path = fresh();
+                client.write(path, content("x"), false, null);
+                thrown(RefusedException.class, () -> client.write(path, content(new byte[3 << 20]), false, null));
+                client.write(fresh(), content("x"), false, null);
+                equal(1, proxy.connections.get());
+            }
+        });
+        checks.check("content that cannot be read is not retried, and nothing is published", () -> {
+            VolumeClient client = client(20, service);
+            for (int size : new int[] {10, 3 << 20}) {
+                String path = fresh();
+                thrown(ContentException.class, () -> client.write(path, broken(size), false, null));
+                equal(ServiceCode.NOT_FOUND, thrown(RefusedException.class, () -> client.stat(path)).code());
+                Content longer = sized(new byte[size + 1], size);
+                thrown(ContentException.class, () -> client.write(path, longer, false, null));
+                Content shorter = sized(new byte[size - 1], size);
+                thrown(ContentException.class, () -> client.write(path, shorter, false, null));
+                equal(ServiceCode.NOT_FOUND, thrown(RefusedException.class, () -> client.stat(path)).code());
+            }
+        });
+    }
+
+    private static void deadlines(Checks checks) {
+        checks.check("nobody listens: unavailable, nothing was changed", () -> {
+            VolumeClient client = client(1, "127.0.0.1:1");
+            ServiceUnavailableException e =
+                    thrown(ServiceUnavailableException.class, () -> client.write(fresh(), content("x"), true, null));
+            is(e.getMessage().contains("Nothing was changed"));
+        });
+        checks.check("answers never come: the outcome is unknown, and the error says so", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient client = client(3, proxy.address());
+                proxy.mode = Mode.LOSE_ANSWERS;
+                proxy.losses.set(Integer.MAX_VALUE);
+                OutcomeUnknownException e =
+                        thrown(OutcomeUnknownException.class, () -> client.write(fresh(), content("x"), true, null));
+                is(e.getMessage().contains("Outcome unknown"));
+                thrown(ServiceUnavailableException.class, () -> client.stat(fresh()));
+            }
+        });
+        checks.check("connections that end at once: the error says that, and what was tried", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                proxy.mode = Mode.REFUSE;
+                VolumeClient client = client(2, proxy.address());
+                String said = thrown(ServiceUnavailableException.class, () -> client.stat("x")).getMessage();
+                is(said.contains("stat x") && !said.contains("null"));
+            }
+        });
+        checks.check("a connection that ends before its answer: the error says so", () -> {
+            DataInputStream cut = new DataInputStream(new ByteArrayInputStream(new byte[2]));
+            is(thrown(EOFException.class, () -> Frames.read(cut)).getMessage().contains("closed the connection"));
+        });
+        checks.check("a service that accepts and is silent: given up at the deadline", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                proxy.mode = Mode.SILENT;
+                VolumeClient client = client(1, proxy.address());
+                long start = System.nanoTime();
+                thrown(ServiceUnavailableException.class, () -> client.stat("x"));
+                is(System.nanoTime() - start < Limits.SILENCE_MILLIS_MAX * 500_000L); // long before its silence ends it
+            }
+        });
+        checks.check("a service that takes no more bytes: writing ends at the deadline, too", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient client = client(3, proxy.address());
+                client.write(fresh(), content("x"), true, null);
+                proxy.cut();
+                proxy.mode = Mode.SILENT;
+                thrown(IOException.class, () -> client.write(fresh(), content(new byte[1 << 20]), true, null));
+            }
+        });
+    }
+
+    private static void interrupts(Checks checks) {
+        checks.check("an interrupted thread leaves soon, the flag still set", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                proxy.mode = Mode.SILENT;
+                VolumeClient client = client(60, proxy.address());
+                interrupted(() -> client.stat("x"));
+                interrupted(() -> client.write(fresh(), content(new byte[8 << 20]), true, null));
+            }
+        });
+        checks.check("interrupted between two attempts", () -> {
+            VolumeClient client = client(60, "127.0.0.1:1");
+            interrupted(() -> client.stat("x"));
+        });
+        checks.check("interrupted before it began", () -> {
+            VolumeClient client = client(60, service);
+            Thread.currentThread().interrupt();
+            thrown(InterruptedIOException.class, () -> client.stat("x"));
+            is(Thread.interrupted());
+        });
+    }
+
+    private static void interrupted(Checks.Body body) throws Exception {
+        Throwable[] caught = new Throwable[1];
+        boolean[] flag = new boolean[1];
+        Thread thread = new Thread(() -> {
+            try {
+                body.run();
+            } catch (Throwable e) {
+                caught[0] = e;
+                flag[0] = Thread.currentThread().isInterrupted();
+            }
+        });
+        thread.start();
+        Thread.sleep(300);
+        long start = System.nanoTime();
+        thread.interrupt();
+        thread.join(10_000);
+        is(caught[0] instanceof InterruptedIOException);
+        is(flag[0]);
+        is(System.nanoTime() - start < 5_000_000_000L); // the deadline is at 60 s, silence ends after 20 s
+    }
+
+    private static void addresses(Checks checks) {
+        checks.check("the next address when the first is dead, and it stays with the one that answers", () -> {
+            try (FaultyProxy dead = new FaultyProxy(service)) {
+                dead.mode = Mode.REFUSE;
+                VolumeClient client = client(20, dead.address(), service);
+                String path = fresh();
+                client.write(path, content("x"), false, null);
+                for (int i = 0; i < 20; i++) {
+                    equal("x", read(client, path));
+                }
+                equal(1, dead.connections.get());
+            }
+        });
+        checks.check("NOT_OWNER leads to the owner, whether or not it is in the list", () -> {
+            try (Scripted other = new Scripted(refusal(22, "not mine", "address", service))) {
+                VolumeClient client = client(20, other.address());
+                String path = fresh();
+                client.write(path, content("x"), false, null);
+                equal("x", read(client, path));
+                equal(1, other.requests.get());
+            }
+        });
+        checks.check("UNAVAILABLE is asked again, with the same operation", () -> {
+            try (Scripted busy = new Scripted(refusal(31, "no quorum at the moment", "x", "y"))) {
+                VolumeClient client = client(3, busy.address());
+                ServiceUnavailableException e =
+                        thrown(ServiceUnavailableException.class, () -> client.stat("x"));
+                is(e.getMessage().contains("no quorum"));
+                is(busy.requests.get() >= 3);
+            }
+        });
+        checks.check("OUTCOME_UNKNOWN until the deadline is an unknown outcome", () -> {
+            try (Scripted lame = new Scripted(refusal(30, "the quorum was lost", "x", "y"))) {
+                VolumeClient client = client(3, lame.address());
+                thrown(OutcomeUnknownException.class, () -> client.write(fresh(), content("x"), true, null));
+            }
+        });
+        checks.check("a code from the future is final", () -> {
+            try (Scripted odd = new Scripted(refusal(999, "because", "x", "y"))) {
+                VolumeClient client = client(20, odd.address());
+                RefusedException e = thrown(RefusedException.class, () -> client.stat("x"));
+                equal(ServiceCode.UNKNOWN, e.code());
+                equal(1, odd.requests.get());
+            }
+        });
+        checks.check("an answer of an older epoch is thrown away", () -> {
+            MsgpackWriter old = new MsgpackWriter();
+            old.array(2).number(3).array(4).text("x").bool(false).number(1).number(1);
+            try (Scripted stale = new Scripted(frame(0xa3, old))) {
+                stale.epoch = 9;
+                VolumeClient client = client(3, stale.address());
+                IOException e = thrown(IOException.class, () -> client.stat("x"));
+                is(e.getMessage().contains("epoch 3"));
+            }
+        });
+        checks.check("an unknown volume is final when every service says so", () -> {
+            VolumeClient client = VolumeClient.of("nobody", settings(20, service));
+            equal(ServiceCode.VOLUME_NOT_FOUND, thrown(RefusedException.class, () -> client.stat("x")).code());
+        });
+        checks.check("something that is no journal service is told from one", () -> {
+            try (Scripted odd = new Scripted("HTTP/1.1 400 Bad Request\r\n\r\n".getBytes())) {
+                odd.greets = false;
+                VolumeClient client = client(3, odd.address());
+                IOException e = thrown(IOException.class, () -> client.stat("x"));
+                is(e.getMessage().contains("is this a journal service?"));
+            }
+        });
+        checks.check("addresses are parsed or refused with a sentence", () -> {
+            equal(List.of(new ServiceAddress("a", 1), new ServiceAddress("::1", 7500)),
+                    ServiceAddress.parseList(" a:1, [::1]:7500 ,"));
+            for (String wrong : List.of("a", "a:", ":1", "a:0", "a:65536", "a:x")) {
+                thrown(IllegalArgumentException.class, () -> ServiceAddress.parse(wrong));
+            }
+        });
+    }
+
+    private static void claims(Checks checks) {
+        checks.check("FENCED names both applications, and everything but the tree is free", () -> {
+            VolumeClient client = client(20, service);
+            PathClaim older = new PathClaim("app-older", 1000);
+            PathClaim newer = new PathClaim("app-newer", 2000);
+            String tree = fresh();
+            client.claim(tree, older);
+            client.write(tree + "/offsets/0", content("0"), false, older);
+            client.claim(tree, newer);
+            FencedException e = thrown(
+                    FencedException.class, () -> client.write(tree + "/offsets/1", content("1"), false, older));
+            is(e.getMessage().contains("app-older") && e.getMessage().contains("app-newer"));
+            thrown(FencedException.class, () -> client.delete(tree, true, older));
+            thrown(FencedException.class, () -> client.write(tree + "/x", content("1"), false, null));
+            thrown(FencedException.class, () -> client.write(tree + "/x", content(new byte[2 << 20]), true, older));
+            thrown(FencedException.class, () -> client.claim(tree, older));
+            client.write(tree + "/offsets/1", content("1"), false, newer);
+            client.write(fresh(), content("1"), false, older);
+        });
+        checks.check("volumes are apart", () -> {
+            String path = fresh();
+            client(20, service).write(path, content("x"), false, null);
+            VolumeClient other = VolumeClient.of("other", settings(20, service));
+            thrown(RefusedException.class, () -> other.stat(path));
+        });
+        checks.check("settings do not show the token", () -> {
+            String token = "ab".repeat(32);
+            ServiceSettings settings = new ServiceSettings(ServiceAddress.parseList(service), token, false, null, 1000);
+            is(!settings.toString().contains(token));
+            thrown(IllegalArgumentException.class,
+                    () -> new ServiceSettings(ServiceAddress.parseList(service), "short", false, null, 1000));
+        });
+    }
+
+    /** A service that greets, then answers every request with the same bytes. */
+    private static final class Scripted implements AutoCloseable {
+        final AtomicInteger requests = new AtomicInteger();
+        volatile long epoch = 1;
+        volatile boolean greets = true;
+        private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+
+        Scripted(byte[] answer) throws IOException {
+            Thread thread = new Thread(() -> {
+                while (!listener.isClosed()) {
+                    try (Socket client = listener.accept()) {
+                        serve(client, answer);
+                    } catch (IOException e) {
+                        // the next one
+                    }
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        private void serve(Socket client, byte[] answer) throws IOException {
+            DataInputStream in = new DataInputStream(client.getInputStream());
+            DataOutputStream out = new DataOutputStream(client.getOutputStream());
+            for (int i = 0; ; i++) {
+                in.readFully(new byte[in.readInt()]);
+                if (!greets || i > 1) {
+                    requests.incrementAndGet();
+                    out.write(answer);
+                } else if (i == 0) {
+                    MsgpackWriter welcome = new MsgpackWriter();
+                    welcome.array(5).number(1).bytes(new byte[16]).number(2 << 20).number(1 << 20).number(0);
+                    out.write(frame(0xa1, welcome));
+                } else {
+                    MsgpackWriter opened = new MsgpackWriter();
+                    opened.array(2).number(epoch).text("payments");
+                    out.write(frame(0xa2, opened));
+                }
+            }
+        }
+
+        String address() {
+            return "127.0.0.1:" + listener.getLocalPort();
+        }
+
+        @Override
+        public void close() throws IOException {
+            listener.close();
+        }
+    }
+
+    private static byte[] refusal(int code, String message, String field, String value) {
+        MsgpackWriter body = new MsgpackWriter();
+        body.array(4).number(1).number(code).text(message).array(1).array(2).text(field).text(value);
+        return frame(0xaa, body);
+    }
+
+    private static byte[] frame(int type, MsgpackWriter body) {
+        byte[] bytes = body.toByteArray();
+        String head = String.format("%08x%02x", bytes.length + 1, type);
+        return HexFormat.of().parseHex(head + HexFormat.of().formatHex(bytes));
+    }
+
+    private static VolumeClient client(int deadlineSeconds, String... addresses) {
+        return VolumeClient.of("payments", settings(deadlineSeconds, addresses));
+    }
+
+    /** Deadlines differ by a millisecond, so that each check has a client, and connections, of its own. */
+    private static ServiceSettings settings(int deadlineSeconds, String... addresses) {
+        return new ServiceSettings(
+                ServiceAddress.parseList(String.join(",", addresses)), null, false, null,
+                deadlineSeconds * 1000L + counter++);
+    }
+
+    private static synchronized String fresh() {
+        return ROOT + counter++;
+    }
+
+    private static Content content(String text) {
+        return content(text.getBytes());
+    }
+
+    private static Content content(byte[] bytes) {
+        return sized(bytes, bytes.length);
+    }
+
+    private static Content sized(byte[] bytes, long size) {
+        return new Content() {
+            public long size() {
+                return size;
+            }
+
+            public InputStream open() {
+                return new ByteArrayInputStream(bytes);
+            }
+        };
+    }
+
+    private static Content broken(long size) {
+        return new Content() {
+            public long size() {
+                return size;
+            }
+
+            public InputStream open() {
+                return new InputStream() {
+                    public int read() throws IOException {
+                        throw new IOException("a bad sector");
+                    }
+                };
+            }
+        };
+    }
+
+    private static String read(VolumeClient client, String path) throws IOException {
+        return new String(client.read(path, 0, 1000, null).bytes());
+    }
+
+    private static byte[] readAll(VolumeClient client, String path, int size) throws IOException {
+        byte[] all = new byte[size];
+        int filled = 0;
+        while (filled < size) {
+            byte[] piece = client.read(path, filled, 1 << 20, null).bytes();
+            System.arraycopy(piece, 0, all, filled, piece.length);
+            filled += piece.length;
+        }
+        return all;
+    }
+}

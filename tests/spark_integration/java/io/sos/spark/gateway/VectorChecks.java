@@ -1,0 +1,207 @@
+package io.sos.spark.gateway;
+
+import static io.sos.spark.checks.Checks.equal;
+import static io.sos.spark.checks.Checks.thrown;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.sos.spark.checks.Checks;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/** The Java codec against the vectors that the Python one is tested with, too. Arguments: the two vector files. */
+public final class VectorChecks {
+    /** The shim neither sends nor expects these. */
+    private static final Set<String> NOT_SPOKEN = Set.of("Mark", "Ping", "Quit", "Pong", "Bye", "Pin");
+
+    public static void main(String[] arguments) throws Exception {
+        Checks checks = new Checks();
+        ObjectMapper json = new ObjectMapper();
+        JsonNode messages = json.readTree(new File(arguments[0]));
+        for (JsonNode vector : messages.get("requests")) {
+            if (!isSkipped(vector)) {
+                checks.check("request " + vector.get("name").asText(), () -> encodes(vector));
+            }
+        }
+        for (JsonNode vector : messages.get("answers")) {
+            if (!isSkipped(vector)) {
+                checks.check("answer " + vector.get("name").asText(), () -> decodes(vector));
+                checks.check("answer " + vector.get("name").asText() + ", cut short anywhere", () -> cutShort(vector));
+                checks.check("answer " + vector.get("name").asText() + ", with junk after it", () -> withJunk(vector));
+            }
+        }
+        for (JsonNode vector : json.readTree(new File(arguments[1])).get("answers")) {
+            checks.check("invalid " + vector.get("name").asText(),
+                    () -> thrown(ProtocolException.class, () -> read(HexFormat.of().parseHex(vector.get("frame").asText()))));
+        }
+        checks.check("any length prefix beyond the limit is refused before memory is taken for it",
+                () -> thrown(ProtocolException.class, () -> read(new byte[] {0x7f, 0, 0, 0, 1})));
+        checks.end();
+    }
+
+    private static boolean isSkipped(JsonNode vector) {
+        JsonNode time = vector.get("fields").get("modified_ms");
+        boolean keepsTime = !vector.get("message").asText().equals("Read") && time != null && !time.isNull();
+        boolean readsToTheEnd = vector.get("message").asText().equals("Read") && vector.get("fields").get("length").isNull();
+        return keepsTime || readsToTheEnd || NOT_SPOKEN.contains(vector.get("message").asText());
+    }
+
+    private static void encodes(JsonNode vector) throws IOException {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        Frames.write(request(vector.get("message").asText(), vector.get("fields")), new DataOutputStream(out));
+        equal(vector.get("frame").asText(), HexFormat.of().formatHex(out.toByteArray()));
+    }
+
+    private static Request request(String message, JsonNode fields) {
+        return switch (message) {
+            case "Hello" -> new Request.Hello(bytes(fields.get("token")), text(fields, "client"), bytes(fields.get("instance")));
+            case "Open" -> new Request.Open(text(fields, "volume"), number(fields, "epoch_seen"));
+            case "Put" -> new Request.Put(text(fields, "path"), flag(fields, "overwrite"), stamp(fields), bytes(fields.get("payload")));
+            case "WriteOpen" -> new Request.WriteOpen(text(fields, "path"), flag(fields, "overwrite"), stamp(fields));
+            case "Data" -> {
+                byte[] payload = bytes(fields.get("payload"));
+                byte[] buffer = new byte[payload.length + 3];
+                System.arraycopy(payload, 0, buffer, 0, payload.length);
+                yield new Request.Data(number(fields, "offset"), buffer, payload.length);
+            }
+            case "WriteCommit" -> new Request.WriteCommit(number(fields, "size"));
+            case "WriteCancel" -> new Request.WriteCancel();
+            case "Read" -> new Request.Read(
+                    text(fields, "path"), number(fields, "offset"), number(fields, "length"),
+                    fields.get("modified_ms").isNull() ? null : number(fields, "modified_ms"), number(fields, "epoch_seen"));
+            case "Stat" -> new Request.Stat(text(fields, "path"), number(fields, "epoch_seen"));
+            case "List" -> new Request.List(
+                    text(fields, "path"), text(fields, "after"), (int) number(fields, "limit"), number(fields, "epoch_seen"));
+            case "Mkdirs" -> new Request.Mkdirs(text(fields, "path"), stamp(fields));
+            case "Delete" -> new Request.Delete(text(fields, "path"), flag(fields, "recursive"), stamp(fields));
+            case "Rename" -> new Request.Rename(text(fields, "source"), text(fields, "target"), flag(fields, "overwrite"), stamp(fields));
+            case "Claim" -> new Request.Claim(text(fields, "path"), stamp(fields));
+            default -> throw new AssertionError("a message that the shim does not know: " + message);
+        };
+    }
+
+    private static void decodes(JsonNode vector) throws IOException {
+        Answer answer = read(HexFormat.of().parseHex(vector.get("frame").asText()));
+        equal(expected(vector.get("message").asText(), vector.get("fields")), comparable(answer));
+    }
+
+    private static void cutShort(JsonNode vector) {
+        byte[] frame = HexFormat.of().parseHex(vector.get("frame").asText());
+        for (int size = 0; size < frame.length; size++) {
+            byte[] part = java.util.Arrays.copyOf(frame, size);
+            thrown(EOFException.class, () -> read(part));
+        }
+        byte[] body = java.util.Arrays.copyOfRange(frame, 5, frame.length);
+        for (int size = 0; size < body.length; size++) {
+            ByteBuffer part = ByteBuffer.wrap(body, 0, size).slice();
+            thrown(ProtocolException.class, () -> Answer.decode(frame[4] & 0xff, part));
+        }
+    }
+
+    private static void withJunk(JsonNode vector) {
+        byte[] frame = HexFormat.of().parseHex(vector.get("frame").asText());
+        byte[] longer = java.util.Arrays.copyOfRange(frame, 5, frame.length + 1);
+        thrown(ProtocolException.class, () -> Answer.decode(frame[4] & 0xff, ByteBuffer.wrap(longer)));
+    }
+
+    private static Answer read(byte[] frame) throws IOException {
+        return Frames.read(new DataInputStream(new ByteArrayInputStream(frame)));
+    }
+
+    private static Object expected(String message, JsonNode fields) {
+        return switch (message) {
+            case "Welcome" -> List.of(number(fields, "version"), hex(fields.get("service")), number(fields, "frame_bytes_max"),
+                    number(fields, "piece_bytes_max"), number(fields, "time_ms"));
+            case "Opened" -> new Answer.Opened(number(fields, "epoch"), text(fields, "volume"));
+            case "Status" -> new Answer.Status(number(fields, "epoch"), entry(fields.get("status")));
+            case "Data" -> List.of(number(fields, "offset"), hex(fields.get("payload")));
+            case "Done" -> new Answer.Done(number(fields, "epoch"), flag(fields, "applied"));
+            case "PageAnswer" -> {
+                List<FileEntry> entries = new ArrayList<>();
+                fields.get("entries").forEach(each -> entries.add(entry(each)));
+                yield new Answer.Page(number(fields, "epoch"), entries, flag(fields, "more"));
+            }
+            case "ReadEnd" -> new Answer.ReadEnd(number(fields, "epoch"), number(fields, "next_offset"));
+            case "Waiting" -> new Answer.Waiting(number(fields, "epoch"), number(fields, "waited_ms"));
+            case "Refusal" -> List.of(number(fields, "epoch"), number(fields, "code"), text(fields, "message"), pairs(fields.get("fields")));
+            default -> throw new AssertionError("an answer that the shim does not know: " + message);
+        };
+    }
+
+    private static Object comparable(Answer answer) {
+        if (answer instanceof Answer.Welcome welcome) {
+            return List.of(welcome.version(), HexFormat.of().formatHex(welcome.service()), welcome.frameBytesMax(),
+                    welcome.pieceBytesMax(), welcome.timeMillis());
+        }
+        if (answer instanceof Answer.Data data) {
+            byte[] payload = new byte[data.payload().remaining()];
+            data.payload().get(payload);
+            return List.of(data.offset(), HexFormat.of().formatHex(payload));
+        }
+        if (answer instanceof Answer.Refusal refusal) {
+            Map<String, String> fields = new LinkedHashMap<>();
+            refusal.fields().forEach((key, value) -> fields.put(key, shown(value)));
+            return List.of(refusal.epoch(), (long) refusal.code(), refusal.message(), fields);
+        }
+        return answer;
+    }
+
+    private static Map<String, String> pairs(JsonNode node) {
+        Map<String, String> pairs = new LinkedHashMap<>();
+        for (JsonNode pair : node) {
+            JsonNode value = pair.get(1);
+            pairs.put(pair.get(0).asText(), value.has("hex") ? value.get("hex").asText() : value.asText());
+        }
+        return pairs;
+    }
+
+    private static String shown(Object value) {
+        return value instanceof byte[] bytes ? HexFormat.of().formatHex(bytes) : String.valueOf(value);
+    }
+
+    private static FileEntry entry(JsonNode node) {
+        return new FileEntry(text(node, "path"), flag(node, "is_directory"), number(node, "size"), number(node, "modified_ms"));
+    }
+
+    private static OperationStamp stamp(JsonNode fields) {
+        JsonNode stamp = fields.get("stamp");
+        JsonNode claim = stamp.get("claim");
+        return new OperationStamp(
+                bytes(stamp.get("operation").get("client")),
+                number(stamp.get("operation"), "sequence"),
+                claim.isNull() ? null : new PathClaim(text(claim, "application"), number(claim, "start_time")),
+                number(stamp, "epoch_seen"));
+    }
+
+    private static String text(JsonNode fields, String name) {
+        return fields.get(name).textValue();
+    }
+
+    private static long number(JsonNode fields, String name) {
+        return fields.get(name).longValue();
+    }
+
+    private static boolean flag(JsonNode fields, String name) {
+        return fields.get(name).booleanValue();
+    }
+
+    private static String hex(JsonNode node) {
+        return node.get("hex").textValue();
+    }
+
+    private static byte[] bytes(JsonNode node) {
+        return node.isNull() ? null : HexFormat.of().parseHex(hex(node));
+    }
+}

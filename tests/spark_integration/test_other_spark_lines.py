@@ -1,0 +1,40 @@
+"""A smoke test on the other Spark lines that the README names: a RocksDB aggregation loses its machine and goes on.
+
+`make check-sparks` installs all of them beside the project's own Spark and runs this; what is not there is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.spark_integration.two_lives import QUERIES, two_lives
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+_LINES: Final = ("4.0", "4.2", "4.3")
+_INSTALLED: Final = Path(__file__).parents[2] / "build" / "sparks"
+_QUERIES: Final = ("passthrough", "totals", "dedup")
+
+
+@pytest.mark.parametrize("line", _LINES)
+def test_aggregation_with_restart(tmp_path: Path, line: str) -> None:
+    folder = _INSTALLED / line
+    if not (folder / "installed.txt").exists():
+        pytest.skip(f"tools/spark_lines has not installed Spark {line}")
+    environment = {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
+    queries = [*_QUERIES, "files", "state"]
+    lives = two_lives(
+        tmp_path / "stage", master="local[2]", providers=["rocksdb"], queries=queries, environment=environment
+    )
+    for life in lives:
+        assert life.report["version"].startswith(f"{line}.")
+        assert life.conflicts == []
+        for query in _QUERIES:
+            assert life.shown["rocksdb", query] == QUERIES[query].answer(life.records)
+        totals = life.report["state"]["rocksdb"]["totals"]
+        assert {int(key): total for key, total in totals.items()} == QUERIES["totals"].answer(life.records)
+        ids = sorted(record.id for record in life.records)
+        assert life.report["files"] == {"data": ids, "again": ids}

@@ -1,0 +1,158 @@
+"""What with_sos_checkpoints decides, without starting Spark or anything else."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography import x509
+from pyspark.sql import SparkSession
+
+from sos_client.serving.access import Access
+from spark_integration import SessionError, session, with_sos_checkpoints
+from spark_integration.beside_driver import Wanted, programs
+from spark_integration.run_credentials import make_run_credentials
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TOKEN = "ab" * 32
+
+
+@pytest.fixture(autouse=True)
+def _no_spark_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests may run Spark in this process; these are about a process that has not started it yet."""
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    for name in ("SPARK_REMOTE", "MASTER", "PYSPARK_GATEWAY_PORT", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def _options(builder: SparkSession.Builder) -> dict[str, str]:
+    return dict(builder._options)
+
+
+def test_running_service_needs_settings_only() -> None:
+    builder = with_sos_checkpoints(SparkSession.builder.master("local[2]"), volume="v", service=["a:7500", "b:7500"])
+    options = _options(builder)
+    assert options["spark.hadoop.fs.sos.service"] == "a:7500,b:7500"
+    assert options["spark.hadoop.fs.sos.impl"] == "io.sos.spark.SosFileSystem"
+    assert options["spark.sql.streaming.checkpointFileManagerClass"].endswith("SosCheckpointFileManager")
+    assert options["spark.jars"].endswith(".jar")
+    assert options["spark.master"] == "local[2]"
+
+
+def test_token_is_no_setting_since_settings_are_on_the_jvms_command_line() -> None:
+    builder = with_sos_checkpoints(SparkSession.builder.master("local"), volume="v", service=["a:1"], token=_TOKEN)
+    assert _TOKEN not in "".join(_options(builder).values())
+
+
+def test_other_jars_stay() -> None:
+    builder = SparkSession.builder.config("spark.jars", "/x/other.jar")
+    options = _options(with_sos_checkpoints(builder, volume="v", service=["a:1"]))
+    assert options["spark.jars"].startswith("/x/other.jar,")
+
+
+def test_redaction_that_would_show_the_token_is_completed() -> None:
+    builder = SparkSession.builder.config("spark.redaction.regex", "(?i)secret")
+    options = _options(with_sos_checkpoints(builder, volume="v", service=["a:1"]))
+    assert re.search(options["spark.redaction.regex"], "spark.hadoop.fs.sos.token")
+
+
+def test_servers_and_service_exclude_each_other() -> None:
+    with pytest.raises(SessionError, match="either"):
+        with_sos_checkpoints(SparkSession.builder, volume="v", servers=["a:1"], service=["b:1"])
+
+
+def test_connect_server_elsewhere_gets_its_settings_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    builder = SparkSession.builder.config("spark.remote", "sc://somewhere:15002")
+    before = _options(builder)
+    assert with_sos_checkpoints(builder, volume="v", service=["a:7500"]) is builder
+    assert _options(builder) == before
+    said = capsys.readouterr().err
+    assert "spark.hadoop.fs.sos.service a:7500" in said
+    assert "nothing is started here" in said
+    assert "authorities" not in said
+    with_sos_checkpoints(builder, volume="v", service=["a:7500"], authorities="-----BEGIN …")
+    assert "spark.hadoop.fs.sos.tls.authorities.file /path/to/authorities.pem" in capsys.readouterr().err
+    with pytest.raises(SessionError, match="sos-journal serve"):
+        with_sos_checkpoints(builder, volume="v")
+
+
+def test_running_spark_without_the_shim_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", object())
+    with pytest.raises(SessionError, match="before the first"):
+        with_sos_checkpoints(SparkSession.builder, volume="v", service=["a:1"])
+
+
+@pytest.mark.parametrize(
+    ("options", "here"),
+    [
+        ({}, True),
+        ({"spark.master": "local[4]"}, True),
+        ({"spark.master": "local-cluster[2,1,1024]"}, True),
+        ({"spark.remote": "local[*]"}, True),
+        ({"spark.master": "spark://a:7077"}, False),
+        ({"spark.master": "k8s://https://a"}, False),
+        ({"spark.master": "yarn"}, False),
+    ],
+)
+def test_executors_on_other_hosts_are_told_by_the_master(options: dict[str, str], *, here: bool) -> None:
+    builder = SparkSession.builder.config(map=options)
+    assert session._target_of(builder).executors_are_here is here
+
+
+def _wanted(
+    tmp_path: Path, *, servers: tuple[str, ...], host: str = "127.0.0.1", authorities: str | None = None
+) -> Wanted:
+    return Wanted(
+        volume="v",
+        servers=servers,
+        server_token=_TOKEN,
+        server_authorities=authorities,
+        directory=tmp_path,
+        host=host,
+    )
+
+
+def test_embedded_starts_a_server_and_a_service_on_loopback(tmp_path: Path) -> None:
+    server, service = programs(_wanted(tmp_path, servers=()), None)
+    assert server["name"] == "sos-server"
+    assert "{sos-server}" in service["command"]
+    assert {server["host"], service["host"]} == {"127.0.0.1"}
+
+
+def test_replicated_starts_the_service_only(tmp_path: Path) -> None:
+    (service,) = programs(_wanted(tmp_path, servers=("a:7400", "b:7400")), None)
+    assert {"a:7400", "b:7400"} <= set(service["command"])
+    assert "--tls-ca" not in service["command"]
+
+
+def test_servers_are_reached_by_tls_when_it_is_said_whom_to_trust(tmp_path: Path) -> None:
+    wanted = _wanted(tmp_path, servers=("a:7400",), authorities="-----BEGIN …")
+    (service,) = programs(wanted, None)
+    assert service["command"][-2:] == ["--tls-ca", str(wanted.authorities_file)]
+
+
+def test_what_was_wanted_can_be_told_without_its_token(tmp_path: Path) -> None:
+    assert _TOKEN not in repr(_wanted(tmp_path, servers=("a:7400",)))
+
+
+@pytest.mark.parametrize("host", ["192.0.2.7", "driver.example.org"])
+def test_beyond_loopback_there_is_a_certificate_and_a_token_for_the_run(tmp_path: Path, host: str) -> None:
+    credentials = make_run_credentials(tmp_path, host=host, volume="v")
+    (service,) = programs(_wanted(tmp_path, servers=("a:1",), host=host), credentials)
+    assert service["host"] == host
+    for path in (credentials.certificate_file, credentials.key_file, credentials.tokens_file):
+        assert str(path) in service["command"]
+        assert path.stat().st_mode & 0o077 == 0
+    assert credentials.token not in str(service)
+    names = x509.load_pem_x509_certificate(credentials.certificate.encode()).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert [str(name.value) for name in names.value] == [host]
+    grant = Access(credentials.tokens_file).authenticate(bytes.fromhex(credentials.token), now=0)
+    assert grant.reaches("v")
+    assert not grant.reaches("w")
+    again = make_run_credentials(tmp_path, host=host, volume="v")
+    assert again.token != credentials.token

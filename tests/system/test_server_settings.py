@@ -1,0 +1,97 @@
+"""Settings of a server that runs: what SIGHUP changes, and what its peers are told when a limit is reached."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from sos_client.wire import messages as m
+from sos_client.wire.errors import ErrorCode
+from tests.fakes.scripted_client import ScriptedClient, append, data
+from tests.system.server_process import ServerProcess, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def put(client: ScriptedClient, name: str, size: int) -> m.Message | None:
+    """Append so many bytes to a new object; the last answer."""
+    await client.send(append(name), data(0, bytes(size)), m.End())
+    while isinstance(message := await client.receive(), m.Appending | m.Ack):
+        pass
+    return message
+
+
+async def refusal_of(client: ScriptedClient, name: str, size: int) -> m.Error:
+    error = await put(client, name, size)
+    assert isinstance(error, m.Error), error
+    return error
+
+
+async def logged(server: ServerProcess, event: str, *, count: int = 1) -> list[dict[str, Any]]:
+    """The lines of this event, once there are so many."""
+    with trio.fail_after(30):
+        while len(lines := [line for line in server.log() if line["event"] == event]) < count:  # noqa: ASYNC110
+            await trio.sleep(0.02)
+    return lines
+
+
+async def test_quota_retention_and_limits_over_the_wire(tmp_path: Path) -> None:
+    config = tmp_path / "sos.toml"
+    text = "[limits]\nconnections_max = 2\n[storage]\nretention_seconds = 3600\nquota_bytes = 1000\n"
+    config.write_text(text + "[quotas]\nlarge = 5000\n")
+    with serving(tmp_path, "--config", str(config)) as server:
+        client, other = await server.entered(), await server.entered("large")
+        error = await refusal_of(client, "a", 1001)
+        assert (error.code, error.fields) == (ErrorCode.QUOTA, {"used": 0, "quota": 1000})
+        assert isinstance(await put(other, "a", 5000), m.Ended)
+        await other.ask(m.Seal(object="a", size=5000, epoch=0, holder=b""), m.Sealed)
+        error = await other.refused(m.Delete(object="a", epoch=0, holder=b""))
+        assert error.code is ErrorCode.RETAINED
+        assert 0 < int(error.fields["seconds"] or 0) <= 3600
+        await (await server.client()).ends_with(ErrorCode.LIMIT)
+
+
+async def test_sighup_reads_the_settings_again(tmp_path: Path) -> None:
+    config = tmp_path / "sos.toml"
+    config.write_text("[limits]\nconnections_max = 1\n[storage]\nquota_bytes = 1000\nretention_seconds = 3600\n")
+    with serving(tmp_path, "--config", str(config)) as server:
+        client = await server.entered()
+        assert (await refusal_of(client, "a", 1001)).code is ErrorCode.QUOTA
+        await (await server.client()).ends_with(ErrorCode.LIMIT)
+
+        config.write_text(
+            '[limits]\nconnections_max = 5\n[storage]\nquota_bytes = 2000\n[server]\nlog_level = "error"\n'
+        )
+        server.signal(signal.SIGHUP)
+        await logged(server, "reloaded", count=2)
+        assert isinstance(await put(client, "a", 1001), m.Ended)
+        assert (await refusal_of(client, "b", 1000)).code is ErrorCode.QUOTA
+        await client.ask(m.Seal(object="a", size=1001, epoch=0, holder=b""), m.Sealed)
+        await client.ask(m.Delete(object="a", epoch=0, holder=b""), m.Deleted)
+        await server.entered()
+
+
+async def test_settings_that_are_not_in_order_change_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "sos.toml"
+    config.write_text("[storage]\nquota_bytes = 1000\n")
+    with serving(tmp_path, "--config", str(config)) as server:
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (6000, 6000))
+        client = await server.entered()
+        config.write_text("[storage]\nquota_bytes = 2000\nlog_bytes_max = 0\n")
+        server.signal(signal.SIGHUP)
+        assert "log_bytes_max: 0 is too small" in (await logged(server, "reload failed"))[0]["reason"]
+        config.write_text(
+            f"[storage]\nquota_bytes = 1500\nlog_bytes_max = {1 << 28}\n[limits]\nconnections_max = 6000\n"
+        )
+        server.signal(signal.SIGHUP)
+        failed = (await logged(server, "reload failed", count=2))[1]
+        assert "ulimit" in failed["reason"]
+        assert (await refusal_of(client, "a", 1001)).fields["quota"] == 1000
+        config.write_text(f"[storage]\nquota_bytes = 1500\nlog_bytes_max = {1 << 28}\n")
+        server.signal(signal.SIGHUP)
+        assert (await logged(server, "a restart is needed"))[0]["settings"] == ["storage.log_bytes_max"]
+        assert (await refusal_of(client, "a", 1501)).fields["quota"] == 1500

@@ -1,0 +1,230 @@
+"""Rules of the code base that no linter knows: who may import whom, what stays pure, what nothing may be called."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("sos_client", "sos_server", "journal", "spark_integration")
+
+# Dependencies point one way. The disk is the one thing that the server takes from the journal.
+MAY_IMPORT = {
+    "sos_client": {"sos_client"},
+    "sos_server": {"sos_server", "sos_client", "journal.disk"},
+    "journal": {"journal", "sos_client"},
+    "spark_integration": {"spark_integration", "journal", "sos_client"},
+}
+
+# Nothing in these may wait, look at a clock, roll dice or touch a file.
+PURE = (
+    "sos_client/wire/*.py",
+    "sos_client/retry.py",
+    "journal/gateway/messages.py",
+    "journal/gateway/elements.py",
+    "journal/gateway/encoding.py",
+    "journal/gateway/decoding.py",
+    "journal/record.py",
+    "journal/segment.py",
+    "journal/recovery.py",
+    "journal/image.py",
+    "journal/index_snapshot.py",
+    "journal/operation_window.py",
+    "journal/path_claims.py",
+    "journal/replica_progress.py",
+    "journal/takeover.py",
+    "journal/membership.py",
+    "journal/checkpoint_layout.py",
+)
+IMPURE_MODULES = {
+    "trio",
+    "socket",
+    "os",
+    "time",
+    "random",
+    "secrets",
+    "ssl",
+    "threading",
+    "subprocess",
+    "pathlib",
+    "io",
+    "gc",
+}
+
+# Stored data is opened, synced, renamed and removed in one place. (os.open of a lock or a terminal is not stored data.)
+DISK_CALLS = {"fsync", "fdatasync", "rename", "replace", "unlink", "pwrite", "pwritev", "ftruncate", "posix_fallocate"}
+DISK_MODULES = {"journal/disk.py", "journal/file_writing.py", "journal/sync_thread.py"}
+# Writes into directories of the user's, outside any store.
+USER_FILE_MODULES = {"journal/plain_directory.py"}
+# The outermost edge of a command: whatever is wrong becomes a sentence and an exit code there.
+OUTERMOST = {"journal/cli/running.py", "sos_client/cli/command.py"}
+
+BANNED_MODULE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "core", "types", "misc", "stuff"}
+BANNED_CLASS_ENDINGS = ("Manager", "Handler", "Helper", "Factory", "Util", "Utils")
+ABSTRACT_NAME = re.compile(r"^(Abstract|Base[A-Z])|[a-z]Base$")
+FUNCTION_LINES_MAX = 60
+MODULE_LINES_MAX = 450
+TEST_LINES_MAX = 650
+
+
+def tracked(*patterns: str) -> list[Path]:
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sorted(ROOT / line for line in set(listing.stdout.splitlines()) if (ROOT / line).is_file())
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+SOURCES = tracked(*(f"{package}/*.py" for package in PACKAGES))
+EVERY_PYTHON_FILE = tracked("*.py")
+PURE_SOURCES = [path for path in SOURCES if any(path.relative_to(ROOT).match(pattern) for pattern in PURE)]
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def imported_modules(tree: ast.Module) -> Iterator[str]:
+    """Every module that a file imports, as `package.module`, function-level imports included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_dependencies_point_one_way(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0]
+    for module in imported_modules(parse(path)):
+        if module.split(".")[0] not in PACKAGES:
+            continue
+        allowed = any(module == target or module.startswith(target + ".") for target in MAY_IMPORT[package])
+        parent_of_allowed = any(target.startswith(module + ".") for target in MAY_IMPORT[package])
+        assert allowed or parent_of_allowed, f"{name_of(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if "wire" in path.parts], ids=name_of)
+def test_the_wire_protocol_imports_nothing_else_of_the_project(path: Path) -> None:
+    for module in imported_modules(parse(path)):
+        if module.split(".")[0] in PACKAGES:
+            assert module.startswith("sos_client.wire"), f"{name_of(path)} imports {module}"
+
+
+@pytest.mark.parametrize("path", PURE_SOURCES, ids=name_of)
+def test_pure_modules_are_pure(path: Path) -> None:
+    tree = parse(path)
+    impure = {module.split(".")[0] for module in imported_modules(tree)} & IMPURE_MODULES
+    assert not impure, f"{name_of(path)} imports {sorted(impure)}"
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)], name_of(path)
+    opened = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in {"open", "print", "input"}]
+    assert not opened, name_of(path)
+
+
+def test_every_pure_pattern_names_a_module() -> None:
+    missing = [pattern for pattern in PURE if not list(ROOT.glob(pattern))]
+    assert not missing, f"no such module: {missing}"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SOURCES if name_of(path) not in DISK_MODULES | USER_FILE_MODULES], ids=name_of
+)
+def test_stored_data_is_touched_in_one_place(path: Path) -> None:
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os":
+            assert node.attr not in DISK_CALLS, f"{name_of(path)}:{node.lineno} calls os.{node.attr}"
+
+
+@pytest.mark.parametrize("path", EVERY_PYTHON_FILE, ids=name_of)
+def test_names_say_something(path: Path) -> None:
+    assert path.stem not in BANNED_MODULE_NAMES, name_of(path)
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.ClassDef):
+            assert not node.name.endswith(BANNED_CLASS_ENDINGS), f"{name_of(path)}: class {node.name}"
+            assert not ABSTRACT_NAME.search(node.name), f"{name_of(path)}: class {node.name}"
+
+
+@pytest.mark.parametrize("path", EVERY_PYTHON_FILE, ids=name_of)
+def test_files_and_functions_stay_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    lines_max = TEST_LINES_MAX if path.stem.startswith("test_") else MODULE_LINES_MAX
+    assert len(text.splitlines()) <= lines_max, f"{name_of(path)}: could one concern move out?"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
+            lines = node.end_lineno - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{name_of(path)}: {node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", [p for p in EVERY_PYTHON_FILE if p.read_text(encoding="utf-8").strip()], ids=name_of)
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(parse(path)), f"{name_of(path)} has no docstring"
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if name_of(path) not in OUTERMOST], ids=name_of)
+def test_no_except_that_goes_on(path: Path) -> None:
+    """A broad `except` may clean up and raise again; it may not swallow what it does not know."""
+    for node in ast.walk(parse(path)):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        names = {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)} if node.type else {"Exception"}
+        if names & {"Exception", "BaseException"}:
+            raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+            assert raises, f"{name_of(path)}:{node.lineno} swallows {sorted(names)}"
+
+
+def test_no_module_is_unused() -> None:
+    """Each module is imported by another, or is an entry point."""
+    entry_points = {"__main__", "__init__", "conftest", "cli"}
+    imported = {module for path in EVERY_PYTHON_FILE for module in imported_modules(parse(path))}
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8") + (ROOT / "Makefile").read_text(encoding="utf-8")
+    started = "".join(path.read_text(encoding="utf-8") for path in SOURCES)  # `python -m MODULE`, as a process
+    unused = []
+    for path in SOURCES:
+        module = name_of(path)[:-3].replace("/", ".")
+        named = project + (path.parent / "__init__.py").read_text(encoding="utf-8")  # verbs are loaded by their name
+        if path.stem not in entry_points and module not in imported and not re.search(rf"\b{path.stem}\b", named):
+            if f'"{module}"' in started:
+                continue
+            unused.append(module)
+    assert not unused
+
+
+STRAY = re.compile(r"\.(jar|class|pyc|whl|crc|log|pem|key|crt)$|(^|/)(NOTES|PROGRESS|TODO|PLAN|SUMMARY)[^/]*$")
+
+
+def test_nothing_is_kept_that_does_not_belong() -> None:
+    stray = [name_of(path) for path in tracked("*") if STRAY.search(name_of(path))]
+    assert not stray
+
+
+def test_links_in_documents_lead_somewhere() -> None:
+    link = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+    for document in tracked("*.md"):
+        for target in link.findall(document.read_text(encoding="utf-8")):
+            assert (document.parent / target).exists(), f"{name_of(document)} links to {target}"
+
+
+def test_each_decision_has_a_number_of_its_own() -> None:
+    numbers = []
+    for document in tracked("docs/decisions/*.md"):
+        number = document.name[:4]
+        heading = document.read_text(encoding="utf-8").partition("\n")[0]
+        assert re.match(rf"# {number}:? \S", heading), f"{name_of(document)} begins with: {heading}"
+        numbers.append(number)
+    assert len(numbers) == len(set(numbers)), sorted(numbers)
