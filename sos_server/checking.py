@@ -132,7 +132,7 @@ async def _check_object(files: ObjectFiles, stored: StoredObject) -> None:
     for offset in range(0, stored.copied, READ_BYTES):
         length = min(READ_BYTES, stored.copied - offset)
         piece = await files.read(stored.number, offset, length, copied=stored.copied, tail_crc=stored.tail_crc)
-        crc = crc32c(piece, crc)
+        crc = crc32c(piece.content, crc)
         await trio.lowlevel.checkpoint()
     if crc != stored.copied_crc:
         raise ChunkDamagedError(0)

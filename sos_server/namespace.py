@@ -21,6 +21,7 @@ from sos_server.rows import Claimed, EpochRaised, ObjectDeleted, ObjectMade, Obj
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sos_server.object_files import VerifiedBytes
     from sos_server.object_store import ObjectStore
 
 __all__ = ["Appender", "Claim", "Namespace"]
@@ -149,8 +150,8 @@ class Namespace:
         """The first `limit` objects whose names come after `after`, in order of name."""
         return [self._info(stored) for stored in self._stored.page(after, limit)]
 
-    async def read(self, object_name: str, offset: int, length: int) -> bytes:
-        """Up to `length` (at most 1 MiB) of the synced bytes from `offset` on; fewer only where they end.
+    async def read(self, object_name: str, offset: int, length: int) -> VerifiedBytes:
+        """Up to `length` (at most 1 MiB) of the synced bytes from `offset` on, and their CRC; fewer where they end.
 
         RANGE when `offset` is beyond them, DAMAGED (with the offset) when bytes are not those that were stored.
         """

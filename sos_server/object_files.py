@@ -7,11 +7,12 @@ name that a client chose is ever part of a path.
 from __future__ import annotations
 
 import contextlib
+import struct
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from journal.disk import Disk, File, OpenMode
-from sos_client.wire.checksum import crc32c
+from sos_client.wire.checksum import crc32c, crc32c_combine, crc32c_joiner
 from sos_server.object_layout import (
     CHUNK_BYTES,
     CRC_BYTES,
@@ -26,6 +27,17 @@ if TYPE_CHECKING:
 
 OBJECTS_DIRECTORY: Final = "objects"
 FILES_PER_DIRECTORY: Final = 1 << 12
+
+
+class VerifiedBytes(NamedTuple):
+    """Bytes that match the CRCs they were stored with, and the CRC of just these bytes.
+
+    Where whole chunks were read it is joined from theirs, so whoever gets it compares with what was stored, and
+    nothing is read a second time to make it.
+    """
+
+    content: bytes
+    crc: int
 
 
 class ChunkDamagedError(Exception):
@@ -55,17 +67,24 @@ class ObjectFiles:
         self._users: dict[int, int] = {}
         self._gone: set[int] = set()
 
-    async def read(self, number: int, offset: int, length: int, *, copied: int, tail_crc: int) -> bytes:
+    async def read(self, number: int, offset: int, length: int, *, copied: int, tail_crc: int) -> VerifiedBytes:
         """`length` bytes from `offset` on, all of them below `copied`.
 
         Raises ChunkDamagedError for bytes that are not what was stored, FileNotFoundError when there is no such file.
         """
         first = offset // CHUNK_BYTES * CHUNK_BYTES
         last = min(copied, -(-(offset + length) // CHUNK_BYTES) * CHUNK_BYTES)
+        pieces: list[bytes] = []
+        crc = 0
         async with self._borrow(number) as file:
-            pieces = [await _read_verified(file, start, stop, tail_crc) for start, stop in group_ranges(first, last)]
+            for start, stop in group_ranges(first, last):
+                piece, crc = await _read_verified(file, start, stop, tail_crc, crc)
+                pieces.append(piece)
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        return data[offset - first : offset - first + length]
+        if length == last - first:
+            return VerifiedBytes(data, crc)
+        content = data[offset - first : offset - first + length]
+        return VerifiedBytes(content, crc32c(content))
 
     def forget(self, number: int) -> None:
         """The object is gone: its file is closed when nobody reads it any more."""
@@ -105,21 +124,26 @@ class ObjectFiles:
                 self._open.pop(number).close()
 
 
-async def _read_verified(file: File, start: int, stop: int, tail_crc: int) -> bytes:
-    """Whole chunks of one group; the last may be the object's unfinished one, which `tail_crc` is of."""
+async def _read_verified(file: File, start: int, stop: int, tail_crc: int, crc_before: int) -> VerifiedBytes:
+    """Whole chunks of one group, the last maybe the object's unfinished one, which `tail_crc` is of; and the CRC of
+    what `crc_before` is of with them behind it."""
     data = await file.read(data_position(start), stop - start)
     full = (stop - start) // CHUNK_BYTES
     checksums = await file.read(checksum_position(start // CHUNK_BYTES), full * CRC_BYTES) if full else b""
     if len(data) < stop - start or len(checksums) < full * CRC_BYTES:
         raise ChunkDamagedError(start)
-    view = memoryview(data)
-    for chunk in range(full):
-        stored = int.from_bytes(checksums[chunk * CRC_BYTES : (chunk + 1) * CRC_BYTES], "big")
+    view, crc = memoryview(data), crc_before
+    join = crc32c_joiner(CHUNK_BYTES)
+    for chunk, stored in enumerate(struct.unpack(f">{full}I", checksums)):
         if crc32c(view[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]) != stored:
             raise ChunkDamagedError(start + chunk * CHUNK_BYTES)
-    if full * CHUNK_BYTES < len(view) and crc32c(view[full * CHUNK_BYTES :]) != tail_crc:
-        raise ChunkDamagedError(start + full * CHUNK_BYTES)
-    return data
+        crc = join(crc, stored)
+    tail = view[full * CHUNK_BYTES :]
+    if tail:
+        if crc32c(tail) != tail_crc:
+            raise ChunkDamagedError(start + full * CHUNK_BYTES)
+        crc = crc32c_combine(crc, tail_crc, len(tail))
+    return VerifiedBytes(data, crc)
 
 
 assert GROUP_CHUNKS * CRC_BYTES <= CHUNK_BYTES, "the checksums of a group are one small read"

@@ -108,12 +108,12 @@ class Reading:
         if wanted_bytes <= 0 or self._stopped:
             return False
         with self._share.piece(wanted_bytes) as length:
-            piece = await self._namespace.read(self._request.object, self._offset, length)
-            header = self._connection.send_data(piece)
-            self._offset += len(piece)
+            content, crc = await self._namespace.read(self._request.object, self._offset, length)
+            header = self._connection.send_data(content, crc=crc)
+            self._offset += len(content)
             after = self._end_frame() if self._offset >= self._end and go_on() else b""
-            await self._outgoing.send(header, piece, after)
-        traffic.read_bytes += len(piece)
+            await self._outgoing.send(header, content, after)
+        traffic.read_bytes += len(content)
         return True
 
     async def _more_to_come(self) -> bool:

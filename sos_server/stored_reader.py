@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sos_client.wire.checksum import crc32c
+from sos_client.wire.checksum import crc32c, crc32c_combine
 from sos_client.wire.errors import ErrorCode, RefusedError
-from sos_server.object_files import ChunkDamagedError, ObjectFiles
+from sos_server.object_files import ChunkDamagedError, ObjectFiles, VerifiedBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,20 +36,22 @@ class StoredReader:
         self._report = report
         self._reported: set[int] = set()
 
-    async def read(self, stored: StoredObject, offset: int, length: int) -> bytes:
+    async def read(self, stored: StoredObject, offset: int, length: int) -> VerifiedBytes:
         """Exactly these bytes, all of them synced. RefusedError: DAMAGED, NOT_FOUND (deleted meanwhile)."""
         pieces: list[bytes] = []
+        crc = 0
         end = offset + length
         while offset < end:
             if offset < stored.copied:
-                piece = await self._from_file(stored, offset, min(end, stored.copied))
+                piece, piece_crc = await self._from_file(stored, offset, min(end, stored.copied))
             else:
-                piece = await self._from_log(stored, offset, end)
+                piece, piece_crc = await self._from_log(stored, offset, end)
+            crc = crc32c_combine(crc, piece_crc, len(piece)) if pieces else piece_crc
             pieces.append(piece)
             offset += len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return VerifiedBytes(pieces[0] if len(pieces) == 1 else b"".join(pieces), crc)
 
-    async def _from_file(self, stored: StoredObject, offset: int, end: int) -> bytes:
+    async def _from_file(self, stored: StoredObject, offset: int, end: int) -> VerifiedBytes:
         try:
             return await self._object_files.read(
                 stored.number, offset, end - offset, copied=stored.copied, tail_crc=stored.tail_crc
@@ -63,7 +65,7 @@ class StoredReader:
         except OSError as error:
             raise RefusedError(ErrorCode.IO_ERROR, reason=error.strerror or str(error)) from error
 
-    async def _from_log(self, stored: StoredObject, offset: int, end: int) -> bytes:
+    async def _from_log(self, stored: StoredObject, offset: int, end: int) -> VerifiedBytes:
         """At least one byte from `offset` on; none when it has been copied meanwhile."""
         parts: list[bytes] = []
         position = offset
@@ -86,7 +88,8 @@ class StoredReader:
             raise RefusedError(ErrorCode.NOT_FOUND, what="object", name=stored.name)
         if not parts and stored.copied <= offset:
             raise self._damaged(stored, offset)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        content = parts[0] if len(parts) == 1 else b"".join(parts)
+        return VerifiedBytes(content, crc32c(content))
 
     def _damaged(self, stored: StoredObject, offset: int) -> RefusedError:
         self._statistics.damaged_reads += 1

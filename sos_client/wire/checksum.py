@@ -7,11 +7,14 @@ the package's own function: a call through one of ours would cost a fifth of a C
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-__all__ = ["crc32c", "crc32c_combine"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["crc32c", "crc32c_combine", "crc32c_joiner"]
 
 _POLYNOMIAL: Final = 0x82F63B78
 _IDENTITY: Final = tuple(1 << bit for bit in range(32))
@@ -26,6 +29,23 @@ def crc32c_combine(first: int, second: int, second_bytes: int) -> int:
         if second_bytes >> bit & 1:
             first = _times(_zero_bytes(bit), first)
     return first ^ second
+
+
+@lru_cache(maxsize=8)
+def crc32c_joiner(second_bytes: int) -> Callable[[int, int], int]:
+    """`crc32c_combine` for one length, by tables: a quarter of a microsecond a call. Making them takes milliseconds."""
+    matrix = _IDENTITY
+    for bit in range(second_bytes.bit_length()):
+        if second_bytes >> bit & 1:
+            matrix = tuple(_times(_zero_bytes(bit), column) for column in matrix)
+    lowest, low, high, highest = (
+        tuple(_times(matrix, byte << shift) for byte in range(256)) for shift in (0, 8, 16, 24)
+    )
+
+    def join(first: int, second: int) -> int:
+        return lowest[first & 255] ^ low[first >> 8 & 255] ^ high[first >> 16 & 255] ^ highest[first >> 24] ^ second
+
+    return join
 
 
 @lru_cache(maxsize=64)

@@ -197,8 +197,11 @@ class Connection:
             return self.send(m.Ack(written, synced))  # says what is wrong
         return ack_frame(written, synced)
 
-    def send_data(self, payload: bytes | bytearray | memoryview) -> bytes:
-        """What to send before `payload`, uncopied, as the next DATA of the append or of the answer to GET."""
+    def send_data(self, payload: bytes | bytearray | memoryview, *, crc: int | None = None) -> bytes:
+        """What to send before `payload`, uncopied, as the next DATA of the append or of the answer to GET.
+
+        With `crc`, the payload's CRC as it is known already, the peer checks against the sum that it was stored with.
+        """
         if self.role is Role.CLIENT:
             exchange = self._mode if self.state is State.APPENDING else None
         else:
@@ -209,7 +212,7 @@ class Connection:
         offset = exchange.next_offset
         if offset + len(payload) > exchange.end_offset:
             raise MisuseError(f"DATA beyond {exchange.end_offset}, where it was asked to end")
-        header = data_header(offset, payload)
+        header = data_header(offset, payload, crc=crc)
         self._check_size(len(header) + len(payload))
         exchange.advance(offset, len(payload))
         return header

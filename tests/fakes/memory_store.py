@@ -10,6 +10,7 @@ import trio
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.messages import ObjectInfo
+from sos_server.object_files import VerifiedBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,9 +194,10 @@ class MemoryNamespace:
         start = bisect_right(names, after)
         return [self.stat(name) for name in names[start : start + limit]]
 
-    async def read(self, object_name: str, offset: int, length: int) -> bytes:
+    async def read(self, object_name: str, offset: int, length: int) -> VerifiedBytes:
         await trio.lowlevel.checkpoint()
-        return bytes(self._object(object_name).content[offset : offset + length])
+        content = bytes(self._object(object_name).content[offset : offset + length])
+        return VerifiedBytes(content, crc32c(content))
 
     async def wait_growth(self, object_name: str, beyond: int) -> None:
         stored = self._object(object_name)

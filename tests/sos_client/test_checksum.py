@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sos_client.wire.checksum import crc32c, crc32c_combine
+from sos_client.wire.checksum import crc32c, crc32c_combine, crc32c_joiner
 from tests.sos_client.wire_vectors import load
 
 VECTORS = load("wire_crc32c.json")
@@ -25,6 +25,11 @@ def test_joined_vectors() -> None:
 def test_joining_equals_the_crc_of_both(first: bytes, second: bytes) -> None:
     assert crc32c_combine(crc32c(first), crc32c(second), len(second)) == crc32c(first + second)
     assert crc32c(memoryview(second), crc32c(first)) == crc32c(first + second)
+
+
+@given(st.integers(0, 0xFFFFFFFF), st.integers(0, 0xFFFFFFFF), st.sampled_from([1, 3, 4096, 65_536, 70_001]))
+def test_a_joiner_joins_as_the_general_way_does(first: int, second: int, second_bytes: int) -> None:
+    assert crc32c_joiner(second_bytes)(first, second) == crc32c_combine(first, second, second_bytes)
 
 
 def test_joining_a_great_length_is_quick_and_right() -> None:

@@ -175,7 +175,7 @@ class StoreWorld:
 
 async def read_all(namespace: Namespace, name: str) -> bytes:
     content = b""
-    while piece := await namespace.read(name, len(content), 50_000):
+    while piece := (await namespace.read(name, len(content), 50_000)).content:
         content += piece
     return content
 

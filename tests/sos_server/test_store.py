@@ -52,9 +52,9 @@ async def test_appended_bytes_are_seen_when_synced_and_not_before(client: Client
     assert client.progress == [(5, 5)]
     info = namespace.stat("o")
     assert (info.size, info.crc, info.sealed, info.epoch) == (5, crc32c(b"hello"), False, 0)
-    assert await namespace.read("o", 0, 100) == b"hello"
-    assert await namespace.read("o", 1, 3) == b"ell"
-    assert await namespace.read("o", 5, 3) == b""
+    assert (await namespace.read("o", 0, 100)).content == b"hello"
+    assert (await namespace.read("o", 1, 3)).content == b"ell"
+    assert (await namespace.read("o", 5, 3)).content == b""
     with refused(ErrorCode.RANGE, size=5):
         await namespace.read("o", 6, 1)
 
@@ -70,7 +70,7 @@ async def test_the_callers_buffer_may_be_used_again_at_once(client: Client, name
     appender.append(0, crc32c(buffer), memoryview(buffer))
     buffer[:] = b"other"
     await appender.end()
-    assert await namespace.read("o", 0, 10) == b"first"
+    assert (await namespace.read("o", 0, 10)).content == b"first"
 
 
 async def test_wrong_size_and_wrong_prefix_say_what_is_there(client: Client) -> None:
@@ -224,7 +224,7 @@ async def test_deleting_needs_a_seal_and_time(tmp_path: Path) -> None:
         assert (await client.put("o", b"anew")).size == 4
         assert client.namespace.used_bytes == 4
     async with running(tmp_path / "r", settings) as store:
-        assert await (await store.namespace("n", create=False)).read("o", 0, 10) == b"anew"
+        assert (await (await store.namespace("n", create=False)).read("o", 0, 10)).content == b"anew"
 
 
 async def test_deleted_files_are_gone_at_once(client: Client, store: ObjectStore, tmp_path: Path) -> None:
@@ -324,7 +324,8 @@ async def test_reads_across_file_and_log(client: Client, store: ObjectStore, nam
     await store.copy_everything()
     await client.put("o", content[70_000:], 70_000)
     for offset, length in [(0, 1 << 20), (69_990, 20), (69_999, 1), (70_000, 1), (65_530, 10), (131_000, 72)]:
-        assert await namespace.read("o", offset, length) == content[offset : offset + length]
+        there = content[offset : offset + length]
+        assert await namespace.read("o", offset, length) == (there, crc32c(there))
 
 
 async def test_reads_go_on_while_the_log_is_written_over(tmp_path: Path) -> None:
@@ -337,7 +338,8 @@ async def test_reads_go_on_while_the_log_is_written_over(tmp_path: Path) -> None
                 with contextlib.suppress(RefusedError):
                     size = client.namespace.stat("o").size
                     start = max(0, size - 200_000)
-                    assert await client.namespace.read("o", start, size - start) == content[start:size]
+                    there = await client.namespace.read("o", start, size - start)
+                    assert there == (content[start:size], crc32c(content[start:size]))
                 await trio.lowlevel.checkpoint()
 
         async with trio.open_nursery() as nursery:

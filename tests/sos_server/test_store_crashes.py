@@ -159,13 +159,14 @@ async def read_or_refuse(namespace: Namespace, name: str, known: Known) -> bool:
     assert namespace.stat(name).size == known.synced
     while offset < known.synced:
         try:
-            piece = await namespace.read(name, offset, 4096)
+            piece, crc = await namespace.read(name, offset, 4096)
         except RefusedError as refusal:
             if refusal.code is not ErrorCode.DAMAGED:
                 raise
             whole, offset = False, offset + 4096
         else:
             assert piece == known.sent[offset : offset + len(piece)]
+            assert crc == crc32c(piece)
             offset += len(piece)
     return whole
 

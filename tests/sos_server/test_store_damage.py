@@ -27,10 +27,10 @@ async def test_damage_in_an_objects_file_is_never_served_and_told_once(tmp_path:
         await store.copy_everything()
         (file,) = [path for path in (tmp_path / "r/objects").rglob("*") if path.is_file()]
         flip(file, data_position(CHUNK_BYTES + 7))
-        assert await namespace.read("o", 0, CHUNK_BYTES) == content[:CHUNK_BYTES]
+        assert (await namespace.read("o", 0, CHUNK_BYTES)).content == content[:CHUNK_BYTES]
         with refused(ErrorCode.DAMAGED, offset=CHUNK_BYTES):
             await namespace.read("o", 0, 1 << 20)
-        assert await namespace.read("o", 2 * CHUNK_BYTES, 100) == content[2 * CHUNK_BYTES :]
+        assert (await namespace.read("o", 2 * CHUNK_BYTES, 100)).content == content[2 * CHUNK_BYTES :]
         flip(file, data_position(2 * CHUNK_BYTES + 50))
         with refused(ErrorCode.DAMAGED, offset=2 * CHUNK_BYTES + 10):
             await namespace.read("o", 2 * CHUNK_BYTES + 10, 1)
@@ -123,7 +123,7 @@ async def test_a_damaged_header_of_the_newest_log_file(tmp_path: Path, *, with_b
             pass
     settings = dataclasses.replace(NO_IDLE_COPY, accept_log_damage=True)
     async with running(tmp_path / "r", settings) as store:
-        assert await (await store.namespace("n", create=False)).read("o", 0, 100) == b"copied"
+        assert (await (await store.namespace("n", create=False)).read("o", 0, 100)).content == b"copied"
 
 
 async def test_lost_or_strange_identity(tmp_path: Path) -> None:
