@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from sos_client.serving.addresses import is_host
 from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire.errors import ConnectionLostError, DeadlineError, MisuseError, SosError
 
@@ -28,7 +29,7 @@ def split_address(address: str) -> tuple[str, int]:
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
     bad_port = not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16)
-    if not host or bad_port or "[" in host or (":" in host) != bracketed:
+    if not host or bad_port or "[" in host or (":" in host) != bracketed or not is_host(host):
         raise MisuseError(f"{address!r} is not an address: write HOST or HOST:PORT, and an IPv6 host as in [::1]:7400")
     return host, int(port)
 

@@ -10,14 +10,13 @@ import hashlib
 import hmac
 import os
 import secrets
-import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from sos_client.serving.settings import SettingsError
+from sos_client.serving.settings import SettingsError, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,12 +155,7 @@ def _quoted(text: str) -> str:
 
 def read_tokens(path: Path) -> tuple[Grant, ...]:
     """The grants of a tokens file. SettingsError names the file, the entry and what is allowed."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot read the tokens: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not a TOML file: {error}") from error
+    document = read_settings(path, what="tokens")
     entries = document.pop("token", [])
     if document or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise SettingsError(f"{path}: a tokens file has [[token]] entries and nothing else")

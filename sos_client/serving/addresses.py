@@ -29,6 +29,15 @@ class Address:
         return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)
 
 
+def is_host(text: str) -> bool:
+    """Whether this may be looked up: what has an empty or a too long part makes a look-up fail in no other way."""
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 def parse_address(text: str, *, what: str) -> Address:
     """HOST:PORT as an Address; SettingsError names ``what`` it was for."""
     host, colon, port = text.rpartition(":")
@@ -38,4 +47,6 @@ def parse_address(text: str, *, what: str) -> Address:
         raise SettingsError(f"{what}: {text!r}: write an IPv6 host in brackets, as in [::1]:7400")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise SettingsError(f"{what}: {text!r}: must be HOST:PORT with a port from 0 to 65535, as in 127.0.0.1:7400")
+    if not is_host(host):
+        raise SettingsError(f"{what}: {text!r}: {host!r} cannot be the name of a host")
     return Address(host=host, port=int(port))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
@@ -36,13 +37,15 @@ class Setting:
     maximum: float | None = None
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path, *, what: str = "settings") -> dict[str, Any]:
     """The file as plain values. SettingsError when it is not there, not readable or not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except OSError as error:
-        raise SettingsError(f"{path}: cannot read the settings: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot read the {what}: {error.strerror}") from error
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, and for arrays as deep
         raise SettingsError(f"{path}: not a TOML file: {error}") from error
 
 
@@ -64,9 +67,9 @@ def check_keys(table: Mapping[str, object], *, allowed: Mapping[str, object], wh
 def _checked(value: object, annotated: Any, where: str) -> object:
     hint, described = get_args(annotated)
     kind = next((arm for arm in get_args(hint) if arm is not type(None)), hint)
-    if kind is Path and isinstance(value, str) and value:
+    if kind is Path and isinstance(value, str) and value and "\0" not in value:
         return Path(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
         value = float(value)
     if kind is Path or type(value) is not kind:
         raise SettingsError(f"{where}: must be {_KINDS[kind]}, not {value!r}")

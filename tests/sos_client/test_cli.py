@@ -202,6 +202,7 @@ def test_sealing_and_removing(sos: Sos, ns: str) -> None:
         (("stat", "n/../../etc/passwd"), ExitCode.USAGE, "BAD_NAME"),
         (("stat", "absent/x"), ExitCode.NOT_FOUND, "there is no namespace 'absent'"),
         (("stat", "a/b", "--server", "::1"), ExitCode.USAGE, "is not an address"),
+        (("stat", "a/b", "--server", "a..b:1"), ExitCode.USAGE, "is not an address"),
         (("stat", "a/b", "--server", "127.0.0.1:9"), ExitCode.UNAVAILABLE, "127.0.0.1:9: connection refused"),
         (("ping", "--token", "secret"), ExitCode.USAGE, "a token is 64 hexadecimal digits"),
         (("ping", "--token-file", "/nonexistent"), ExitCode.USAGE, "cannot be read as a token"),

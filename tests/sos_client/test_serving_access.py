@@ -104,6 +104,7 @@ GOOD = f'[[token]]\nname = "a"\nsha256 = "{"0" * 64}"\nnamespaces = ["*"]\nright
     ("text", "sentence"),
     [
         ("[[token", "not a TOML file"),
+        (f"token = 1{5000 * '0'}", "not a TOML file"),
         ("tokens = 1", "entries and nothing else"),
         (GOOD + "color = 1", "unknown key 'color'; allowed are"),
         (GOOD.replace('"0', '"x'), "64 hex digits"),

@@ -41,6 +41,8 @@ def test_values_and_defaults() -> None:
         ({"heat": "hot"}, "heat: must be a number, not 'hot'"),
         ({"open": 1}, "open: must be true or false, not 1"),
         ({"book": ""}, "book: must be a path, not ''"),
+        ({"book": "a\0b"}, "book: must be a path, not 'a\\x00b'"),
+        ({"heat": 10**400}, "heat: must be a number, not 1000"),
         ([], "must be a table"),
     ],
 )
@@ -53,7 +55,15 @@ def test_errors_say_what_is_allowed(table: object, sentence: str) -> None:
 def test_a_file_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
         read_settings(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text("a = ")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a = ", b"a = '\xff'", b"a = 1" + 5000 * b"0", b"a = " + 10_000 * b"["],
+    ids=lambda content: content[:9],
+)
+def test_a_file_that_is_not_toml(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.toml").write_bytes(content)
     with pytest.raises(SettingsError, match=r"bad\.toml: not a TOML file"):
         read_settings(tmp_path / "bad.toml")
 
@@ -73,7 +83,9 @@ def test_addresses(text: str, host: str, port: int) -> None:
     assert str(address) == text
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:", "a:65536", "a:-1", "::1:7400", "a:７"])
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1", "127.0.0.1:", "a:65536", "a:-1", "::1:7400", "a:７", "a..b:1", f"{64 * 'a'}:1"]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(SettingsError, match="--listen"):
         parse_address(text, what="--listen")

@@ -84,11 +84,14 @@ async def test_settings_that_are_not_in_order_change_nothing(tmp_path: Path) -> 
         config.write_text("[storage]\nquota_bytes = 2000\nlog_bytes_max = 0\n")
         server.signal(signal.SIGHUP)
         assert "log_bytes_max: 0 is too small" in (await logged(server, "reload failed"))[0]["reason"]
+        config.write_text(f"[limits]\nhandshake_seconds = 1{400 * '0'}\n")
+        server.signal(signal.SIGHUP)
+        assert "must be a number" in (await logged(server, "reload failed", count=2))[1]["reason"]
         config.write_text(
             f"[storage]\nquota_bytes = 1500\nlog_bytes_max = {1 << 28}\n[limits]\nconnections_max = 6000\n"
         )
         server.signal(signal.SIGHUP)
-        failed = (await logged(server, "reload failed", count=2))[1]
+        failed = (await logged(server, "reload failed", count=3))[2]
         assert "ulimit" in failed["reason"]
         assert (await refusal_of(client, "a", 1001)).fields["quota"] == 1000
         config.write_text(f"[storage]\nquota_bytes = 1500\nlog_bytes_max = {1 << 28}\n")
