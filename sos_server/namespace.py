@@ -142,6 +142,10 @@ class Namespace:
             raise RefusedError(ErrorCode.RETAINED, seconds=int(remaining) + 1, server_time=int(now))
         await self._store.commit(ObjectDeleted(stored.number))
 
+    def number_of(self, object_name: str) -> int:
+        """Which object has this name now: the number is never that of another one, whatever the name."""
+        return self._find(object_name).number
+
     def stat(self, object_name: str) -> ObjectInfo:
         """What is known of the object, synced bytes only."""
         return self._info(self._find(object_name))

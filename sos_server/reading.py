@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sos_client.wire.connection import Connection
-    from sos_client.wire.messages import Get
+    from sos_client.wire.messages import Get, ObjectInfo
     from sos_server.metrics import Traffic
     from sos_server.namespace import Namespace
     from sos_server.outgoing import Outgoing
@@ -65,6 +65,7 @@ class Reading:
         self._connection = connection
         self._outgoing = outgoing
         self._share = share
+        self._number: int | None = None
         self._offset = request.offset
         self._end = OFFSET_MAX
         self._waiting: trio.CancelScope | None = None
@@ -77,7 +78,8 @@ class Reading:
         ``go_on`` is asked between pieces; when it says no, nothing more is sent, GET_END neither.
         """
         request = self._request
-        size = self._namespace.stat(request.object).size
+        self._number = self._namespace.number_of(request.object)
+        size = self._info().size
         if self._offset > size:
             raise RefusedError(ErrorCode.RANGE, size=size)
         if request.length is not None:
@@ -97,13 +99,20 @@ class Reading:
         if self._waiting is not None:
             self._waiting.cancel()
 
+    def _info(self) -> ObjectInfo:
+        """What the object is now. NOT_FOUND when it is gone, even if another one has got its name by now."""
+        if self._namespace.number_of(self._request.object) != self._number:
+            sentence = "the object has been deleted while it was read"
+            raise RefusedError(ErrorCode.NOT_FOUND, sentence, what="object", name=self._request.object)
+        return self._namespace.stat(self._request.object)
+
     def _end_frame(self) -> bytes:
         self._ended = True
         return self._connection.send(GetEnd(next_offset=self._offset))
 
     async def _send_piece(self, traffic: Traffic, go_on: Callable[[], bool]) -> bool:
         """Send what there is, up to a piece, and GET_END with the last one. False when there is nothing (more) now."""
-        size = self._namespace.stat(self._request.object).size
+        size = self._info().size
         wanted_bytes = min(size, self._end) - self._offset
         if wanted_bytes <= 0 or self._stopped:
             return False
@@ -120,7 +129,7 @@ class Reading:
         """With follow, wait until the object has grown. False when no byte can come any more, or after STOP."""
         if self._stopped or self._offset >= self._end:
             return False
-        info = self._namespace.stat(self._request.object)
+        info = self._info()
         if info.sealed and info.size <= self._offset:
             return False
         with trio.CancelScope() as self._waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,7 @@ class MemoryObject:
     def __init__(self, store: MemoryStore, name: str) -> None:
         self.store = store
         self.name = name
+        self.number = next(store.numbers)
         self.content = bytearray()
         self.sealed = False
         self.epoch = 0
@@ -178,6 +180,9 @@ class MemoryNamespace:
             raise RefusedError(ErrorCode.NOT_SEALED, size=len(stored.content))
         del self.objects[object_name]
 
+    def number_of(self, object_name: str) -> int:
+        return self._object(object_name).number
+
     def stat(self, object_name: str) -> ObjectInfo:
         stored = self._object(object_name)
         return ObjectInfo(
@@ -229,6 +234,7 @@ class MemoryStore:
         self.commits_at_once = commits_at_once
         self.namespaces: dict[str, MemoryNamespace] = {}
         self.dirty: dict[MemoryAppender, None] = {}
+        self.numbers = itertools.count(1)
 
     async def namespace(self, name: str, *, create: bool) -> MemoryNamespace:
         await trio.lowlevel.checkpoint()
