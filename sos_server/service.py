@@ -99,7 +99,7 @@ class Service:
                 if grant is None:
                     session.end(RefusedError(ErrorCode.AUTH, f"the token {session.grant.name!r} is not valid any more"))
                 else:
-                    session.grant = grant
+                    session.regrant(grant)
 
     async def stop(self) -> None:
         """Finish what is being done, acknowledge it, tell every peer, and return when all have been left."""

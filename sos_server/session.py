@@ -92,6 +92,16 @@ class Session:
         if self._receiving is not None:
             self._receiving.cancel()
 
+    def regrant(self, grant: Grant) -> None:
+        """What the token allows from now on. An append or a read that it does not allow any more ends."""
+        self.grant = grant
+        if self.mode is None or self.namespace is None:
+            return
+        right = Right.APPEND if isinstance(self.mode, AppendMode) else Right.READ
+        if not grant.allows(right, self.namespace.name):
+            where = f"{str(right)!r} right on namespace {self.namespace.name}"
+            self.end(RefusedError(ErrorCode.AUTH, f"the token {grant.name!r} has no {where} any more"))
+
     def cut(self, verdict: RefusedError) -> None:
         self._verdict = self._verdict or verdict
         self._scope.cancel()

@@ -161,6 +161,38 @@ async def test_rights_change_with_the_file(tokens: Tokens) -> None:
         assert (await client.refused(append("log"))).code is ErrorCode.DENIED
 
 
+@pytest.mark.parametrize("change", [('"append", ', ""), ('["*"]', '["other"]')], ids=["right", "namespace"])
+async def test_an_append_ends_when_the_file_does_not_allow_it_any_more(tokens: Tokens, change: tuple[str, str]) -> None:
+    async with scene(access=tokens.access) as here:
+        client = await here.entered(token=tokens.make(frozenset({Right.READ, Right.APPEND})))
+        await client.ask(append("log"), m.Appending)
+        tokens.path.write_text(tokens.path.read_text().replace(*change))
+        tokens.access.reload()
+        here.service.recheck_access()
+        assert "'append' right" in (await client.ends_with(ErrorCode.AUTH)).message
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_follow_goes_on_only_as_long_as_the_file_allows_it(tokens: Tokens, *, allowed: bool) -> None:
+    async with scene(access=tokens.access) as here:
+        rights = frozenset({Right.READ, Right.APPEND})
+        writer, reader = [await here.entered(token=tokens.make(rights, name=name)) for name in ("writer", "reader")]
+        await writer.send(append("log"), data(0, b"abc"))
+        await writer.expect(m.Appending)
+        await reader.send(m.Get(object="log", offset=0, length=None, follow=True))
+        await reader.expect(m.Data)
+        before, of_reader, rest = tokens.path.read_text().partition('name = "reader"')
+        tokens.path.write_text(before + of_reader + rest.replace('"append", ' if allowed else ', "read"', ""))
+        tokens.access.reload()
+        here.service.recheck_access()
+        if allowed:
+            await reader.ask(m.Ping(n=1), m.Pong)
+            await writer.send(data(3, b"def"))
+            await reader.expect(m.Data)
+        else:
+            assert "'read' right" in (await reader.ends_with(ErrorCode.AUTH)).message
+
+
 async def test_a_token_that_expires_ends_its_connection(tokens: Tokens) -> None:
     async with scene(access=tokens.access) as here:
         client = await here.entered(token=tokens.make(expires=NOW + 5))
