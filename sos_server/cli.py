@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 import time
 from functools import partial
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SECONDS_PER_DAY = 86_400
+_STDOUT = 1
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _ROOT = click.Path(path_type=Path, file_okay=False)
 _EXISTING_ROOT = click.Path(path_type=Path, file_okay=False, exists=True)
@@ -122,7 +124,11 @@ def token_command(
         _leave([str(error)], ExitCode.USAGE)
     except OSError as error:
         _leave([f"{tokens}: cannot be written: {error.strerror}"], ExitCode.USAGE)
-    click.echo(text)
+    try:
+        os.write(_STDOUT, f"{text}\n".encode())
+    except OSError as error:
+        lost = f"the token could not be shown ({error.strerror}) and is lost: take the entry {name!r} out of {tokens}"
+        _leave([lost], ExitCode.USAGE)
 
 
 @main.command("check")

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -122,8 +123,12 @@ def new_token(
 
 
 def append_token(path: Path, grant: Grant) -> None:
-    """Add a grant at the end of the tokens file (made, readable by its owner only, when there is none)."""
+    """Add a grant at the end of the tokens file (made, readable by its owner only, when there is none).
+
+    SettingsError, and nothing is written, when a server would not take the file with it.
+    """
     text = toml_of(grant)
+    _grants_of(tomllib.loads(text), path)
     if path.exists():
         known = read_tokens(path)
         if any(existing.name == grant.name for existing in known):
@@ -143,8 +148,15 @@ def toml_of(grant: Grant) -> str:
         f"rights = [{', '.join(_quoted(right) for right in sorted(grant.rights))}]",
     ]
     if grant.expires is not None:
-        lines.append(f"expires = {datetime.fromtimestamp(grant.expires, UTC).isoformat()}")
+        lines.append(f"expires = {_date(grant.expires)}")
     return "\n".join(lines) + "\n"
+
+
+def _date(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (ValueError, OverflowError, OSError) as error:  # by how far it is out of range
+        raise SettingsError("a token cannot expire then: there is no year after 9999") from error
 
 
 def _quoted(text: str) -> str:
@@ -155,7 +167,10 @@ def _quoted(text: str) -> str:
 
 def read_tokens(path: Path) -> tuple[Grant, ...]:
     """The grants of a tokens file. SettingsError names the file, the entry and what is allowed."""
-    document = read_settings(path, what="tokens")
+    return _grants_of(read_settings(path, what="tokens"), path)
+
+
+def _grants_of(document: dict[str, Any], path: Path) -> tuple[Grant, ...]:
     entries = document.pop("token", [])
     if document or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise SettingsError(f"{path}: a tokens file has [[token]] entries and nothing else")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from sos_client.wire import messages as m
 from tests.fakes.scripted_client import append, data
 from tests.system.server_process import SERVER, serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -68,3 +68,32 @@ def test_tokens_are_shown_once_and_kept_hashed(tmp_path: Path) -> None:
     assert "already" in again.stderr
     assert run("token", "--tokens", str(path), "--name", "b", "--right", "write").returncode == 2
     assert run("token", "--tokens", str(tmp_path / "no" / "where"), "--name", "b").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--name", "b", "--days", "1e300"), "cannot expire"),
+        (("--name", "b", "--days", "inf"), "cannot expire"),
+        (("--name", "b", "--days", "nan"), "cannot expire"),
+        (("--name", ""), "name must be a text"),
+        (("--name", "b", "--namespace", ""), "namespaces must be a list of names or globs"),
+    ],
+    ids=str,
+)
+def test_a_token_that_no_server_would_take_is_not_made(tmp_path: Path, flags: tuple[str, ...], sentence: str) -> None:
+    path = tmp_path / "tokens.toml"
+    refused = run("token", "--tokens", str(path), *flags)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("sos-server: ")
+    assert sentence in refused.stderr
+    assert not path.exists()
+
+
+def test_a_token_that_nobody_saw(tmp_path: Path) -> None:
+    command = [*SERVER, "token", "--tokens", str(tmp_path / "tokens.toml"), "--name", "lost"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert ended.returncode == 2
+    assert b"Traceback" not in ended.stderr
+    assert b"take the entry 'lost' out of" in ended.stderr
