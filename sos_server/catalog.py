@@ -25,6 +25,11 @@ ROWS_PER_SLICE: Final = 500
 """Rows encoded between two turns of other tasks: about a millisecond."""
 
 
+def is_catalog_file(name: str) -> bool:
+    """Whether a file of this name in the catalog's directory is the server's. It leaves all others alone."""
+    return len(name) == len(_file_name(0)) and set(name) <= set("0123456789abcdef")
+
+
 class Catalog:
     """The newest catalog file, and what its last record says."""
 
@@ -42,7 +47,7 @@ class Catalog:
 
         Nothing is ever added to a file that was found: what the page cache shows of it may not be on the disk.
         """
-        names = await self._disk.list_directory(CATALOG_DIRECTORY)
+        names = list(filter(is_catalog_file, await self._disk.list_directory(CATALOG_DIRECTORY)))
         for name in reversed(names):
             file = await self._disk.open(f"{CATALOG_DIRECTORY}/{name}", OpenMode.READ)
             try:
@@ -132,7 +137,7 @@ class Catalog:
         self._abandon_file()
         self._file = file
         self._end = self._snapshot_bytes = len(record)
-        for other in await self._disk.list_directory(CATALOG_DIRECTORY):
+        for other in filter(is_catalog_file, await self._disk.list_directory(CATALOG_DIRECTORY)):
             if other != name:
                 await self._disk.unlink(f"{CATALOG_DIRECTORY}/{other}")
 

@@ -14,9 +14,9 @@ import trio
 from journal.disk import Disk, OpenMode
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError
-from sos_server.catalog import Catalog
+from sos_server.catalog import CATALOG_DIRECTORY, Catalog, is_catalog_file
 from sos_server.contents import Contents, StoredObject
-from sos_server.log_files import LOG_DIRECTORY
+from sos_server.log_files import LOG_DIRECTORY, is_log_file
 from sos_server.log_format import BLOCK_BYTES, LogHeader, decode_log_header
 from sos_server.object_files import OBJECTS_DIRECTORY, ChunkDamagedError, ObjectFiles, path_of
 from sos_server.object_layout import CHUNK_BYTES
@@ -74,7 +74,7 @@ async def _check_log(disk: Disk, catalog: Catalog, contents: Contents, report: C
     """Replay what counts, as a start would, but repair nothing."""
     headers: dict[int, tuple[LogHeader, str]] = {}
     headless: list[int] = []
-    for name in await disk.list_directory(LOG_DIRECTORY):
+    for name in filter(is_log_file, await disk.list_directory(LOG_DIRECTORY)):
         file = await disk.open(f"{LOG_DIRECTORY}/{name}", OpenMode.READ)
         header = decode_log_header(await file.read(0, BLOCK_BYTES))
         if header is not None and header.identity == report.identity:
@@ -139,8 +139,25 @@ async def _check_object(files: ObjectFiles, stored: StoredObject) -> None:
 
 
 async def _check_surplus(disk: Disk, contents: Contents, report: CheckReport) -> None:
-    """Files of no object: what a crash left of an unfinished copy or delete."""
+    """Files of no object (what a crash left of an unfinished copy or delete), and what is not the server's at all."""
+    for directory, is_known in ((LOG_DIRECTORY, is_log_file), (CATALOG_DIRECTORY, is_catalog_file)):
+        names = await disk.list_directory(directory)
+        report.remarks += [f"{directory}/{name} is not the server's" for name in names if not is_known(name)]
     for directory in await disk.list_directory(OBJECTS_DIRECTORY):
-        for name in await disk.list_directory(f"{OBJECTS_DIRECTORY}/{directory}"):
-            if not name.isalnum() or int(name, 16) not in contents.objects:
+        try:
+            names = await disk.list_directory(f"{OBJECTS_DIRECTORY}/{directory}")
+        except NotADirectoryError:
+            report.remarks.append(f"{OBJECTS_DIRECTORY}/{directory} is not the server's")
+            continue
+        for name in names:
+            if _object_number(directory, name) not in contents.objects:
                 report.remarks.append(f"{OBJECTS_DIRECTORY}/{directory}/{name} belongs to no object")
+
+
+def _object_number(directory: str, name: str) -> int | None:
+    """Whose file this is; None when it is not where or what an object's file is."""
+    try:
+        number = int(name, 16)
+    except ValueError:
+        return None
+    return number if path_of(number) == f"{OBJECTS_DIRECTORY}/{directory}/{name}" else None

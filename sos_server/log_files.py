@@ -21,6 +21,11 @@ BYTES_PER_ENTRY_MIN: Final = 512
 """A file takes at most one entry for so many of its bytes, which bounds the memory for bytes not copied yet."""
 
 
+def is_log_file(name: str) -> bool:
+    """Whether a file of this name in the log's directory is the server's. It leaves all others alone."""
+    return name.isascii() and name.isdigit()
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class LogFile:
     """An open log file. `used` is where its next batch goes, `batches` that batch's number."""

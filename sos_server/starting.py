@@ -19,7 +19,7 @@ from sos_client.wire.errors import DamagedError
 from sos_server.catalog import CATALOG_DIRECTORY, Catalog
 from sos_server.contents import Contents
 from sos_server.copying import NO_ROOM
-from sos_server.log_files import FILES_MIN, LOG_DIRECTORY, LogFile, LogFiles
+from sos_server.log_files import FILES_MIN, LOG_DIRECTORY, LogFile, LogFiles, is_log_file
 from sos_server.log_format import BLOCK_BYTES, LogHeader, batch_length, decode_log_header, first_generation
 from sos_server.object_files import OBJECTS_DIRECTORY
 from sos_server.recovery import Generation, Replay, chain_of
@@ -135,7 +135,7 @@ async def _open_logs(
     headers: list[LogHeader] = []
     headless: list[int] = []
     await disk.sync_directory(LOG_DIRECTORY)  # a file that a killed server had just made may have no durable name yet
-    for name in await disk.list_directory(LOG_DIRECTORY):
+    for name in filter(is_log_file, await disk.list_directory(LOG_DIRECTORY)):
         if (log := await _open_log(disk, f"{LOG_DIRECTORY}/{name}", settings)) is None:
             continue
         header = decode_log_header(await log.file.read(0, BLOCK_BYTES))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -98,6 +99,41 @@ async def test_a_surplus_file_is_remarked(root: Path) -> None:
     report = await check(root)
     assert report.is_whole
     assert "belongs to no object" in report.remarks[0]
+
+
+FOREIGN = (
+    "log/0001.bak",
+    "log/notes",
+    "catalog/0000000000000001.bak",
+    "objects/README",
+    "objects/0/zz",
+    "objects/0/x/y",
+)
+
+
+async def test_files_of_somebody_else_are_remarked_and_left_alone(root: Path) -> None:
+    copied = [(root / "log" / "0001", root / FOREIGN[0]), *((path, root / FOREIGN[2]) for path in catalogs(root))]
+    for source, target in copied:
+        shutil.copyfile(source, target)
+    for name in FOREIGN:
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).touch()
+    report = await check(root)
+    assert report.is_whole
+    assert report.objects == 2
+    for name in FOREIGN:
+        shown = name.removesuffix("/y")
+        assert any(remark.startswith(shown) for remark in report.remarks), shown
+    async with running(root) as store:
+        namespace = await store.namespace("n", create=False)
+        assert namespace.stat("b").size == len(b"in the log")
+        await store.copy_everything()
+    for name in FOREIGN:
+        assert (root / name).exists(), name
+
+
+def catalogs(root: Path) -> list[Path]:
+    return sorted((root / "catalog").iterdir())
 
 
 async def test_damaged_catalog(root: Path) -> None:
