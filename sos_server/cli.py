@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ import time
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 import trio
@@ -25,10 +26,12 @@ from sos_server.config import Flags, load_settings
 from sos_server.serve import serve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+Problem = TypeVar("Problem", bound=Exception)
 SECONDS_PER_DAY = 86_400
 _STDOUT = 1
+_NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _ROOT = click.Path(path_type=Path, file_okay=False)
 _EXISTING_ROOT = click.Path(path_type=Path, file_okay=False, exists=True)
@@ -87,13 +90,14 @@ def serve_command(
         insecure=insecure,
     )
     try:
+        root = load_settings(flags).root
         trio.run(serve, partial(load_settings, flags), exit_with_fd)
     except* SettingsError as errors:
         _leave(_texts(errors), ExitCode.USAGE)
     except* DiskLockedError:
-        _leave([f"{root or config}: another process owns this directory; is it served already?"], ExitCode.UNAVAILABLE)
+        _leave([f"{root}: another process owns this directory; is it served already?"], ExitCode.UNAVAILABLE)
     except* OSError as errors:
-        _leave([f"{root or config}: the disk failed: {text}" for text in _texts(errors)], ExitCode.DAMAGED)
+        _leave_disk(root, errors)
     except* SosError as errors:
         _leave(_texts(errors), ExitCode.DAMAGED)
 
@@ -141,7 +145,7 @@ def check_command(*, root: Path, as_json: bool) -> None:
     except* DiskLockedError:
         _leave([f"{root}: a server is running on this directory; stop it first"], ExitCode.UNAVAILABLE)
     except* OSError as errors:
-        _leave([f"{root}: the disk failed: {text}" for text in _texts(errors)], ExitCode.DAMAGED)
+        _leave_disk(root, errors)
     if as_json:
         identity = report.identity.hex() if report.identity else None
         click.echo(json.dumps({**dataclasses.asdict(report), "identity": identity, "whole": report.is_whole}))
@@ -172,12 +176,29 @@ def _show(report: CheckReport) -> None:
     click.echo(f"{objects}, {report.verified_bytes} bytes verified: {verdict}")
 
 
+def disk_verdict(root: Path | None, error: OSError) -> tuple[str, ExitCode]:
+    """What is told of this error of the disk below a root, and the exit code: not every one is a disk that failed."""
+    reason = f"{error.strerror}: {error.filename!r}" if error.filename else str(error.strerror or error)
+    if error.errno in _NOT_ALLOWED:
+        return f"{root}: this process may not use it: {reason}", ExitCode.USAGE
+    return f"{root}: the disk failed: {reason}", ExitCode.DAMAGED
+
+
+def _leave_disk(root: Path | None, errors: BaseExceptionGroup[OSError]) -> NoReturn:
+    verdicts = [disk_verdict(root, error) for error in _leaves(errors)]
+    _leave([sentence for sentence, _ in verdicts], max(code for _, code in verdicts))
+
+
 def _texts(errors: BaseExceptionGroup[Exception]) -> list[str]:
-    return [
-        text
-        for error in errors.exceptions
-        for text in (_texts(error) if isinstance(error, BaseExceptionGroup) else [str(error)])
-    ]
+    return [str(error) for error in _leaves(errors)]
+
+
+def _leaves(errors: BaseExceptionGroup[Problem]) -> Iterator[Problem]:
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
 
 
 def _leave(lines: Sequence[str], code: ExitCode) -> NoReturn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shlex
 import signal
@@ -20,6 +22,7 @@ import trustme
 
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ErrorCode
+from sos_server.cli import disk_verdict
 from tests.fakes.scripted_client import ScriptedClient, append, data
 from tests.system.server_process import SERVER, ServerProcess, free_port, serving
 
@@ -76,6 +79,11 @@ async def test_a_second_server_on_the_same_root_is_refused(tmp_path: Path) -> No
         second = run(command)
         assert second.returncode == 9
         assert "another process owns" in second.stderr
+        config = tmp_path / "sos.toml"
+        config.write_text('[server]\nroot = "root"\nlisten = "127.0.0.1:0"\n')
+        third = run([*SERVER, "--config", str(config)])
+        assert third.returncode == 9
+        assert f"{tmp_path / 'root'}: another process owns" in third.stderr
         assert second.stdout == ""
 
 
@@ -103,6 +111,18 @@ def test_what_it_refuses_to_begin_with(tmp_path: Path, flags: list[str], sentenc
     assert ended.returncode == 2
     assert sentence in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "sentence"),
+    [
+        (errno.EACCES, 2, "data: this process may not use it: Permission denied: 'lock'"),
+        (errno.EROFS, 2, "data: this process may not use it: Read-only file system: 'lock'"),
+        (errno.EIO, 8, "data: the disk failed: Input/output error: 'lock'"),
+    ],
+)
+def test_a_root_that_cannot_be_used(number: int, code: int, sentence: str) -> None:
+    assert disk_verdict(Path("data"), OSError(number, os.strerror(number), "lock")) == (sentence, code)
 
 
 def has_ipv6() -> bool:
