@@ -62,6 +62,9 @@ class Namespace:
             current = self._stored.claim
             if current == claim:
                 return
+            if current is None and claim.epoch == 0:
+                sentence = "the namespace was never claimed, which is epoch 0; a claim needs a greater epoch"
+                raise RefusedError(ErrorCode.STALE_EPOCH, sentence, epoch=0, holder=b"")
             if current is not None and claim.epoch <= current.epoch:
                 raise RefusedError(ErrorCode.STALE_EPOCH, epoch=current.epoch, holder=current.holder)
             self._coming_claim = claim
@@ -195,7 +198,7 @@ class Namespace:
         current = self._coming_claim or self._stored.claim
         if current is not None and claim != current:
             raise _fenced(current)
-        if current is None and claim is not None and claim.epoch:
+        if current is None and claim is not None:
             raise RefusedError(ErrorCode.FENCED, "the namespace was never claimed; FENCE it first", epoch=0, holder=b"")
 
     def _check_room(self, size: int) -> None:

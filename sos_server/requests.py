@@ -154,7 +154,7 @@ async def unknown(_: Session, request: m.Unknown) -> None:
 
 
 def _claim(request: m.Append | m.Seal | m.Delete) -> Claim | None:
-    return Claim(epoch=request.epoch, holder=request.holder) if request.holder else None
+    return Claim(epoch=request.epoch, holder=request.holder) if request.holder or request.epoch else None
 
 
 def _audit(session: Session, event: str, namespace: Namespace, **fields: object) -> None:

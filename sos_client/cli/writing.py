@@ -23,6 +23,7 @@ Transfer = Callable[..., Awaitable[transfers.Transferred]]
 
 _OBJECT = place_argument("NAMESPACE/OBJECT")
 _EPOCH = click.IntRange(min=0, max=OFFSET_MAX)
+_CLAIMED_EPOCH = click.IntRange(min=1, max=OFFSET_MAX)
 
 
 def _parse_holder(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes:
@@ -83,7 +84,7 @@ def _transfer(
 
 @click.command("fence")
 @place_argument("NAMESPACE")
-@click.option("--epoch", type=_EPOCH, help="The claim's epoch (default: one more than the current one).")
+@click.option("--epoch", type=_CLAIMED_EPOCH, help="The claim's epoch (default: one more than the current one).")
 @click.option("--holder", callback=_parse_holder, help="Its holder, 32 hex digits (default: a new one).")
 @connecting_options
 @json_option

@@ -200,6 +200,7 @@ def test_sealing_and_removing(sos: Sos, ns: str) -> None:
         (("ls", "namespace/object"), ExitCode.USAGE, "not of the form NAMESPACE"),
         (("stat", "../x"), ExitCode.USAGE, "BAD_NAME: '..' is not a name"),
         (("stat", "n/../../etc/passwd"), ExitCode.USAGE, "BAD_NAME"),
+        (("fence", "n", "--epoch", "0"), ExitCode.USAGE, "0 is not in the range"),
         (("stat", "absent/x"), ExitCode.NOT_FOUND, "there is no namespace 'absent'"),
         (("stat", "a/b", "--server", "::1"), ExitCode.USAGE, "is not an address"),
         (("stat", "a/b", "--server", "a..b:1"), ExitCode.USAGE, "is not an address"),

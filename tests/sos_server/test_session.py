@@ -285,6 +285,16 @@ async def test_seal_and_delete(carrier: str) -> None:
         assert events == ["SEAL", "DELETE"]
 
 
+async def test_an_epoch_without_a_holder_is_no_claim(carrier: str) -> None:
+    async with scene(carrier=carrier) as here:
+        client = await here.entered()
+        assert (await client.refused(append("log", epoch=7))).code is ErrorCode.FENCED
+        await client.send(m.End())
+        await fill(here, "log", b"abc")
+        assert (await client.refused(m.Seal(object="log", size=3, epoch=7, holder=b""))).code is ErrorCode.FENCED
+        assert (await client.refused(m.Delete(object="log", epoch=7, holder=b""))).code is ErrorCode.FENCED
+
+
 async def test_listing_in_pages(carrier: str) -> None:
     async with scene(carrier=carrier) as here:
         names = [f"o{number:03}" for number in range(25)]

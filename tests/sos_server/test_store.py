@@ -163,6 +163,16 @@ async def test_claims_only_grow(namespace: Namespace) -> None:
     await namespace.fence(Claim(epoch=4, holder=TWO))
 
 
+async def test_a_namespace_never_claimed_has_epoch_0_and_no_holder(namespace: Namespace) -> None:
+    with refused(ErrorCode.STALE_EPOCH, epoch=0, holder=b""):
+        await namespace.fence(Claim(epoch=0, holder=ONE))
+    assert namespace.claim is None
+    for claim in (Claim(epoch=0, holder=ONE), Claim(epoch=7, holder=ONE), Claim(epoch=7, holder=b"")):
+        with refused(ErrorCode.FENCED, epoch=0, holder=b""):
+            await Client(namespace, claim=claim).start("o")
+    await Client(namespace).put("o", b"more")
+
+
 async def test_under_a_claim_the_newer_append_wins(namespace: Namespace) -> None:
     claim = Claim(epoch=1, holder=ONE)
     await namespace.fence(claim)
