@@ -113,6 +113,7 @@ class Listener:
         self._too_many = too_many
         self._not_tls = not_tls
         self._accepting = trio.CancelScope()
+        self._handshakes: set[trio.CancelScope] = set()
         self._per_host: Counter[str] = Counter()
         self._socket = _bound(address)
         self.address = Address(host=address.host, port=self._socket.getsockname()[1])
@@ -133,8 +134,10 @@ class Listener:
                         self._admit(*connected, converse, nursery)
 
     def stop(self) -> None:
-        """Accept nothing more. Conversations go on."""
+        """Accept nothing more. Conversations go on; handshakes, in which nothing was asked for yet, do not."""
         self._accepting.cancel()
+        for handshake in self._handshakes:
+            handshake.cancel()
 
     async def _accept(self) -> tuple[socket.socket, str] | None:
         try:
@@ -197,7 +200,8 @@ class Listener:
         if self._tls is None:
             return transport
         reason = f"no TLS handshake within {self.limits.handshake_seconds} s"
-        with trio.move_on_after(self.limits.handshake_seconds):
+        with trio.move_on_after(self.limits.handshake_seconds) as handshake:
+            self._handshakes.add(handshake)
             try:
                 first = await transport.peek()
                 if first and first[0] != _TLS_HANDSHAKE_RECORD:
@@ -212,6 +216,10 @@ class Listener:
             except trio.BrokenResourceError as error:
                 cause = error.__cause__
                 reason = getattr(cause, "reason", None) or str(cause) if isinstance(cause, ssl.SSLError) else str(error)
+            finally:
+                self._handshakes.remove(handshake)
+        if self._accepting.cancel_called:
+            reason = "the server is shutting down"
         self._log.warning("TLS handshake failed", peer=peer, reason=reason)
         return None
 

@@ -248,6 +248,22 @@ async def test_a_silent_peer_on_a_tls_port_is_left(tmp_path: Path) -> None:
             assert await stream.receive_some() == b""
 
 
+@pytest.mark.parametrize("first_bytes", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "half a hello"])
+async def test_a_peer_in_the_middle_of_its_handshake_does_not_hold_up_a_stop(
+    tmp_path: Path, first_bytes: bytes
+) -> None:
+    limits = ListenerLimits(connections_max=3, connections_per_peer_max=3, handshake_seconds=3600)
+    async with listening(echo, tls=ServerTls(tls_files(tmp_path, trustme.CA())), limits=limits) as listener:
+        stream = await connect(listener)
+        await stream.send_all(first_bytes)
+        await until(lambda: listener.connections == 1)
+        listener.stop()
+        with trio.fail_after(30):
+            assert await stream.receive_some() == b""
+        await stream.aclose()
+        await until(lambda: listener.connections == 0)
+
+
 def test_the_pace_asks_only_who_owes() -> None:
     moved = 0
     pace = Pace(PaceLimits(window_seconds=10, bytes_per_second_min=5), lambda: moved)
