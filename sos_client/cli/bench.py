@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
-from sos_client.cli.connecting import Connecting, Place, connecting_options, place_argument
+from sos_client.cli.connecting import Connecting, Place, Seconds, connecting_options, place_argument
 from sos_client.cli.reporting import json_option, report
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ProtocolError, RefusedError
@@ -138,9 +138,7 @@ class Writer:
 @click.option(
     "--size", type=click.IntRange(1, DATA_BYTES_MAX), default=4096, show_default=True, help="Bytes of one append."
 )
-@click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), default=5.0, show_default=True, help="How long."
-)
+@click.option("--seconds", type=Seconds(min=0, min_open=True), default=5.0, show_default=True, help="How long.")
 @connecting_options
 @json_option
 def bench(

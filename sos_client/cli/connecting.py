@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,6 +28,17 @@ DEFAULT_SERVER = "127.0.0.1:7400"
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 T = TypeVar("T")
 
+
+class Seconds(click.FloatRange):
+    """A number of seconds. Nan, which click takes for a number of any range, would make a wait endless."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail("nan is no number of seconds", param, ctx)
+        return seconds
+
+
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _OPTIONS = (
     click.option("--server", metavar="HOST:PORT", envvar="SOS_SERVER", help=f"Where it is (default {DEFAULT_SERVER})."),
@@ -36,7 +48,7 @@ _OPTIONS = (
     click.option("--tls-ca", type=_FILE, envvar="SOS_TLS_CA", help="Speak TLS, and trust this authority (PEM)."),
     click.option("--tls-cert", type=_FILE, envvar="SOS_TLS_CERT", help="Certificate of this client (PEM)."),
     click.option("--tls-key", type=_FILE, envvar="SOS_TLS_KEY", help="Its key (PEM)."),
-    click.option("--timeout", type=click.FloatRange(min=0), default=None, help="Seconds to keep trying (default 60)."),
+    click.option("--timeout", type=Seconds(min=0), help="Seconds to keep trying after a loss (default 60)."),
 )
 
 
@@ -92,6 +104,8 @@ class Connecting:
         return parse_token(self.token) if self.token else None
 
     def _context(self) -> ssl.SSLContext | None:
+        if self.tls_key is not None and self.tls_cert is None:
+            raise MisuseError("--tls-key is of no use without --tls-cert")
         if not (self.tls or self.tls_ca or self.tls_cert):
             return None
         try:
