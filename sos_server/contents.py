@@ -107,7 +107,7 @@ class StoredObject:
         "number",
         "read_only",
         "sealed_time",
-        "sealing",
+        "seals_coming",
         "size",
         "tail_crc",
         "unsynced_bytes",
@@ -125,8 +125,8 @@ class StoredObject:
         self.sealed_time: float | None = None
         self.cut_bytes = 0
         self.damaged = False
-        self.sealing = False
-        """A seal is on its way to the disk: nothing may be appended any more."""
+        self.seals_coming = 0
+        """Seals on their way to the disk: nothing may be appended until all of them have failed."""
         self.read_only: str | None = None
         """Why nothing may be appended until a restart: its file could not be written."""
         self.logged: LoggedBytes | None = None

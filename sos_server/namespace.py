@@ -125,12 +125,12 @@ class Namespace:
         if stored.size != size or stored.appender is not None:
             raise _wrong_size(stored)
         if stored.sealed_time is None:
-            stored.sealing = True
+            stored.seals_coming += 1
             try:
                 now = self._store.wall_clock()
                 await self._store.commit(ObjectSealed(stored.number, stored.size, stored.crc, now))
             finally:
-                stored.sealing = False
+                stored.seals_coming -= 1
         return self._info(stored)
 
     async def delete(self, object_name: str, *, claim: Claim | None) -> None:
@@ -214,7 +214,7 @@ class Namespace:
     def _check_appendable(self, stored: StoredObject, size: int, prefix_crc: int | None) -> None:
         if stored.appender is not None:
             raise RefusedError(ErrorCode.BUSY, object=stored.name)
-        if stored.sealed_time is not None or stored.sealing:
+        if stored.sealed_time is not None or stored.seals_coming:
             raise RefusedError(ErrorCode.SEALED, size=stored.size, crc=stored.crc, epoch=stored.epoch)
         if stored.read_only is not None:
             raise RefusedError(ErrorCode.IO_ERROR, reason=stored.read_only)

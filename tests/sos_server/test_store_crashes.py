@@ -87,6 +87,36 @@ def test_failed_operations_are_never_acknowledged(seed: int) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_seal_that_failed_does_not_open_the_object_to_appends_that_another_seal_shuts_out(seed: int) -> None:
+    """The second one comes after the failure, and before the first one hears of it."""
+
+    async def main() -> None:
+        world = StoreWorld(seed, faults=DiskFaults())
+        async with world.running() as store:
+            namespace = await store.namespace("n", create=True)
+            appender = await world.start(namespace, "o", Known())
+            await appender.end()
+            assert world.faults is not None
+            world.faults.fail_at("write", path_part="log")
+
+            async def seal_again() -> None:
+                await store.log.wait_room()  # the batch was closed
+                await store.log.wait_room()  # and has failed
+                await namespace.seal("o", size=0, claim=None)
+
+            async with trio.open_nursery() as others:
+                others.start_soon(seal_again)
+                await trio.testing.wait_all_tasks_blocked()
+                with pytest.raises(RefusedError, match="IO_ERROR"):
+                    await namespace.seal("o", size=0, claim=None)
+                await trio.lowlevel.checkpoint()
+                with pytest.raises(RefusedError, match="SEALED"):
+                    await world.start(namespace, "o", Known())
+
+    run(main)
+
+
 async def fill(world: StoreWorld, store: ObjectStore) -> RefusedError:
     """Append to one object after the other, each sealed, until something is refused."""
     namespace = await store.namespace("full", create=True)
