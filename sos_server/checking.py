@@ -21,7 +21,7 @@ from sos_server.log_format import BLOCK_BYTES, LogHeader, decode_log_header
 from sos_server.object_files import OBJECTS_DIRECTORY, ChunkDamagedError, ObjectFiles, path_of
 from sos_server.object_layout import CHUNK_BYTES
 from sos_server.recovery import Replay, chain_of
-from sos_server.starting import generation_without_header, read_identity
+from sos_server.starting import check_catalog, check_directories, generation_without_header, read_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +58,10 @@ async def check_root(disk: Disk, *, on_progress: Callable[[int, int], None] | No
         if report.identity is None:
             report.remarks.append("there is no identity: no server was ever started on this root")
             return report
+        await check_directories(disk)
         catalog = Catalog(disk)
         await catalog.load(contents)
+        await check_catalog(disk, catalog)
         await _check_log(disk, catalog, contents, report)
     except DamagedError as error:
         report.damage.append(str(error))

@@ -54,8 +54,10 @@ async def open_root(disk: Disk, settings: StoreSettings, random_bytes: Callable[
     """
     await disk.lock()
     identity = await _identity(disk, random_bytes)
+    await check_directories(disk)
     contents, catalog = Contents(), Catalog(disk)
     await catalog.load(contents)
+    await check_catalog(disk, catalog)
     await catalog.settle()
     files = LogFiles(disk, settings, identity, await _log_bytes_max(disk, settings))
     replay = Replay(contents)
@@ -88,25 +90,39 @@ async def read_identity(disk: Disk) -> bytes | None:
     return identity
 
 
+async def check_directories(disk: Disk) -> None:
+    """DamagedError when a directory is missing from a root that has an identity."""
+    for directory in DIRECTORIES:
+        if not await disk.exists(directory):
+            raise DamagedError(f"the directory '{directory}' is missing; restore it from a copy")
+
+
+async def check_catalog(disk: Disk, catalog: Catalog) -> None:
+    """DamagedError when there are objects' files and no catalog, without which none is ever written."""
+    if not catalog.checkpoint.sequence and await disk.list_directory(OBJECTS_DIRECTORY):
+        raise DamagedError(f"{OBJECTS_DIRECTORY}/ has files, but {CATALOG_DIRECTORY}/ has none; restore it from a copy")
+
+
 async def _identity(disk: Disk, random_bytes: Callable[[int], bytes]) -> bytes:
-    """The root's identity, made durable before anything else is, so that what follows is never without one."""
+    """The root's identity, made durable after the directories and before all else: with it, each of them was there."""
     identity = await read_identity(disk)
-    if identity is None:
-        if set(await disk.list_directory("")) & set(DIRECTORIES):
-            raise DamagedError("the root has data but no file 'identity'; restore it from a copy")
-        identity = random_bytes(IDENTITY_BYTES)
-        crc = f"{crc32c(identity):08x}"
-        content = json.dumps({"format": FORMAT_VERSION, "identity": identity.hex(), "crc32c": crc}) + "\n"
-        with contextlib.suppress(FileNotFoundError):
-            await disk.unlink(f"{IDENTITY_FILE}.new")
-        file = await disk.open(f"{IDENTITY_FILE}.new", OpenMode.CREATE)
-        await file.write_and_sync(0, [content.encode()])
-        file.close()
-        await disk.rename(f"{IDENTITY_FILE}.new", IDENTITY_FILE)
-        await disk.sync_directory("")
+    if identity is not None:
+        return identity
     for directory in DIRECTORIES:
         if not await disk.exists(directory):
             await disk.make_directory(directory)
+        elif await disk.list_directory(directory):
+            raise DamagedError("the root has data but no file 'identity'; restore it from a copy")
+    await disk.sync_directory("")
+    identity = random_bytes(IDENTITY_BYTES)
+    crc = f"{crc32c(identity):08x}"
+    content = json.dumps({"format": FORMAT_VERSION, "identity": identity.hex(), "crc32c": crc}) + "\n"
+    with contextlib.suppress(FileNotFoundError):
+        await disk.unlink(f"{IDENTITY_FILE}.new")
+    file = await disk.open(f"{IDENTITY_FILE}.new", OpenMode.CREATE)
+    await file.write_and_sync(0, [content.encode()])
+    file.close()
+    await disk.rename(f"{IDENTITY_FILE}.new", IDENTITY_FILE)
     await disk.sync_directory("")
     return identity
 

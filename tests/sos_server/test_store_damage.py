@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from journal.disk import open_disk
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError, ErrorCode
+from sos_server.checking import check_root
 from sos_server.object_layout import CHUNK_BYTES, data_position
 from tests.sos_server.real_store import NO_IDLE_COPY, Client, flip, refused, running
 from tests.sos_server.store_world import read_all
@@ -124,6 +127,34 @@ async def test_a_damaged_header_of_the_newest_log_file(tmp_path: Path, *, with_b
     settings = dataclasses.replace(NO_IDLE_COPY, accept_log_damage=True)
     async with running(tmp_path / "r", settings) as store:
         assert (await (await store.namespace("n", create=False)).read("o", 0, 100)).content == b"copied"
+
+
+@pytest.mark.parametrize("lost", ["log", "catalog", "objects", "log catalog", "log catalog objects"])
+@pytest.mark.parametrize("directories_too", [True, False])
+async def test_a_root_that_has_lost_a_part_is_not_taken_for_a_new_one(
+    tmp_path: Path, lost: str, *, directories_too: bool
+) -> None:
+    async with running(tmp_path / "r") as store:
+        client = Client(await store.namespace("n", create=True))
+        await client.put("o", b"content")
+        await store.copy_everything()
+    for directory in lost.split():
+        shutil.rmtree(tmp_path / "r" / directory)
+        if not directories_too:
+            (tmp_path / "r" / directory).mkdir()
+    if lost == "objects" and not directories_too:  # the catalog knows what was there: reads are refused
+        async with running(tmp_path / "r") as store:
+            with refused(ErrorCode.DAMAGED):
+                await (await store.namespace("n", create=False)).read("o", 0, 7)
+        return
+    if lost == "log catalog objects" and not directories_too:
+        return  # so a new root looks, too, for a moment
+    for _ in range(2):
+        with pytest.raises(DamagedError):
+            async with running(tmp_path / "r"):
+                pass
+        async with open_disk(tmp_path / "r") as disk:
+            assert not (await check_root(disk)).is_whole
 
 
 async def test_lost_or_strange_identity(tmp_path: Path) -> None:
