@@ -267,8 +267,7 @@ class CommitLog:
         """Drop all that is not durable, tell everyone, and go on behind what is."""
         self._tell()
         self._statistics.failed_syncs += 1
-        refusal = refusal_for(error)
-        self._refuse_all(refusal)
+        self._refuse_all(refusal_for(error))
         current = self.files.current
         if current is None or not current.ended:
             return
@@ -276,11 +275,12 @@ class CommitLog:
             try:
                 await self._next_file()
             except OSError as again:
-                refusal = refusal_for(again)
+                error = again
             else:
                 # What was put in meanwhile rests on synced bytes only: it goes on.
                 return
-        self.broken = RefusedError(ErrorCode.IO_ERROR, reason=f"{refusal.message}; the store needs a restart")
+        reason = error.strerror or str(error)
+        self.broken = RefusedError(ErrorCode.IO_ERROR, reason=f"{reason}; the store needs a restart")
         self._refuse_all(self.broken)
         self._files_changed.set()
 

@@ -89,7 +89,7 @@ class ServerMetrics(Collector):
                 "Bytes of the commit log that are not copied.",
                 self._store.log.files.uncopied_bytes(),
             ),
-            ("sos_refusing_appends", "1 while appends are refused for want of room.", int(self._store.space.full)),
+            ("sos_refusing_appends", "1 while every append is refused.", int(self._store.refuses_appends)),
         ):
             yield GaugeMetricFamily(name, meaning, amount)
         for name, meaning, value in (

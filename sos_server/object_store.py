@@ -67,7 +67,7 @@ class ObjectStore:
         self.log = CommitLog(opened.files, settings, self.statistics, self, lambda: opened.catalog.checkpoint.sequence)
         self._random_bytes = random_bytes
         self._report = report
-        self._commits_fail = False
+        self._commits_fail = self._broken_reported = False
         self._stuck_reported: str | None = None
         self._catalog = opened.catalog
         self._files = opened.files
@@ -157,6 +157,11 @@ class ObjectStore:
             namespace = self._namespaces[name] = Namespace(self.contents.namespaces[name], self)
         return namespace
 
+    @property
+    def refuses_appends(self) -> bool:
+        """Whether every append is refused now: for want of room, or until a restart."""
+        return self.space.full or self.log.broken is not None
+
     def namespaces(self) -> list[Namespace]:
         """All there are, in order of name."""
         for name, stored in self.contents.namespaces.items():
@@ -204,6 +209,9 @@ class ObjectStore:
         if batches and not self._commits_fail:
             self._report(f"a commit failed: {refusal.message}")
             self._commits_fail = True
+        if refusal is self.log.broken and not self._broken_reported:
+            self._report(f"no file of the commit log can be written: {refusal.message}")
+            self._broken_reported = True
 
     def file_filled(self) -> None:
         """The log needs another free file, now or when the current one is full."""

@@ -63,6 +63,7 @@ class StoreWorld:
         self.objects: dict[tuple[str, str], Known] = {}
         self.claims: dict[str, int] = {}
         self.identity: bytes | None = None
+        self.reports: list[str] = []
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[ObjectStore]:
@@ -70,7 +71,11 @@ class StoreWorld:
         disk = SimulatedDisk(self.drive, faults=self.faults)
         try:
             store = await ObjectStore.open(
-                disk, settings=self.settings, wall_clock=trio.current_time, random_bytes=self.rng.randbytes
+                disk,
+                settings=self.settings,
+                wall_clock=trio.current_time,
+                random_bytes=self.rng.randbytes,
+                report=self.reports.append,
             )
             assert self.identity in {None, store.identity}
             self.identity = store.identity

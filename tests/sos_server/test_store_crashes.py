@@ -10,6 +10,8 @@ import trio.testing
 
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError, ErrorCode, RefusedError
+from sos_server.metrics import ServerMetrics, Traffic
+from sos_server.namespace import Claim
 from tests.fakes.simulated_disk import DiskFaults
 from tests.sos_server.store_world import Known, StoreWorld
 
@@ -113,6 +115,34 @@ def test_a_seal_that_failed_does_not_open_the_object_to_appends_that_another_sea
                 await trio.lowlevel.checkpoint()
                 with pytest.raises(RefusedError, match="SEALED"):
                     await world.start(namespace, "o", Known())
+
+    run(main)
+
+
+def test_a_log_of_which_no_file_can_be_written_is_told_and_counted() -> None:
+    class NoConnections:
+        connections = refused_connections = 0
+
+    async def main() -> None:
+        world = StoreWorld(1, faults=DiskFaults())
+        async with world.running() as store:
+            namespace = await store.namespace("n", create=True)
+            collector = ServerMetrics(store, Traffic(), NoConnections())
+            assert refusing(collector) == 0
+            assert world.faults is not None
+            for number in range(1, 10):
+                world.faults.fail_at("write", path_part=f"/000{number}")
+            with pytest.raises(RefusedError, match="IO_ERROR"):
+                await namespace.fence(Claim(epoch=1, holder=bytes(16)))
+            await trio.sleep(1)
+            with pytest.raises(RefusedError, match=r"disk failed \(Input/output error; the store needs a restart\);"):
+                await world.start(namespace, "o", Known())
+            assert refusing(collector) == 1
+            assert len([sentence for sentence in world.reports if "no file of the commit log" in sentence]) == 1
+
+    def refusing(collector: ServerMetrics) -> float:
+        (found,) = [metric for metric in collector.collect() if metric.name == "sos_refusing_appends"]
+        return found.samples[0].value
 
     run(main)
 
