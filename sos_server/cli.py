@@ -129,7 +129,7 @@ def token_command(
     except OSError as error:
         _leave([f"{tokens}: cannot be written: {error.strerror}"], ExitCode.USAGE)
     try:
-        os.write(_STDOUT, f"{text}\n".encode())
+        _print(text)
     except OSError as error:
         lost = f"the token could not be shown ({error.strerror}) and is lost: take the entry {name!r} out of {tokens}"
         _leave([lost], ExitCode.USAGE)
@@ -146,11 +146,11 @@ def check_command(*, root: Path, as_json: bool) -> None:
         _leave([f"{root}: a server is running on this directory; stop it first"], ExitCode.UNAVAILABLE)
     except* OSError as errors:
         _leave_disk(root, errors)
-    if as_json:
-        identity = report.identity.hex() if report.identity else None
-        click.echo(json.dumps({**dataclasses.asdict(report), "identity": identity, "whole": report.is_whole}))
-    else:
-        _show(report)
+    try:
+        _print(_as_json(report) if as_json else _as_text(report))
+    except OSError as error:
+        code = ExitCode.USAGE if report.is_whole else ExitCode.DAMAGED
+        _leave([f"the report cannot be shown: {error.strerror}"], code)
     if not report.is_whole:
         sys.exit(ExitCode.DAMAGED)
 
@@ -166,14 +166,24 @@ def _progress(verified_bytes: int, all_bytes: int) -> None:
     click.echo(f"\r{percent:3} % of {all_bytes / 1e6:,.0f} MB", err=True, nl=verified_bytes == all_bytes)
 
 
-def _show(report: CheckReport) -> None:
-    for sentence in report.damage:
-        click.echo(f"DAMAGE: {sentence}")
-    for sentence in report.remarks:
-        click.echo(f"remark: {sentence}")
+def _as_json(report: CheckReport) -> str:
+    identity = report.identity.hex() if report.identity else None
+    return json.dumps({**dataclasses.asdict(report), "identity": identity, "whole": report.is_whole})
+
+
+def _as_text(report: CheckReport) -> str:
+    lines = [f"DAMAGE: {sentence}" for sentence in report.damage]
+    lines += [f"remark: {sentence}" for sentence in report.remarks]
     verdict = "all is well" if report.is_whole else f"{len(report.damage)} damaged"
     objects = f"{report.objects} objects in {report.namespaces} namespaces"
-    click.echo(f"{objects}, {report.verified_bytes} bytes verified: {verdict}")
+    return "\n".join([*lines, f"{objects}, {report.verified_bytes} bytes verified: {verdict}"])
+
+
+def _print(text: str) -> None:
+    """To standard output, unbuffered. OSError when it cannot be written (all of it)."""
+    rest = f"{text}\n".encode()
+    while rest:
+        rest = rest[os.write(_STDOUT, rest) :]
 
 
 def disk_verdict(root: Path | None, error: OSError) -> tuple[str, ExitCode]:

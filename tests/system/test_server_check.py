@@ -52,6 +52,18 @@ async def test_check(tmp_path: Path) -> None:
     assert "DAMAGE: object ns/log" in plain.stdout
 
 
+@pytest.mark.parametrize("flags", [(), ("--json",)], ids=str)
+@pytest.mark.parametrize(("identity", "code"), [(None, 2), ("nonsense", 8)], ids=["whole", "damaged"])
+def test_a_report_that_nobody_sees(tmp_path: Path, flags: tuple[str, ...], identity: str | None, code: int) -> None:
+    if identity is not None:
+        (tmp_path / "identity").write_text(identity)
+    with Path("/dev/full").open("wb") as full:
+        command = [*SERVER, "check", "--root", str(tmp_path), *flags]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert ended.returncode == code
+    assert ended.stderr == b"sos-server: the report cannot be shown: No space left on device\n"
+
+
 def test_check_of_nothing(tmp_path: Path) -> None:
     assert run("check", "--root", str(tmp_path / "none")).returncode == 2
 
