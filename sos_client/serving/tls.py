@@ -35,11 +35,16 @@ class ServerTls:
         self._files = files
 
 
+def _no_pass_phrase() -> str:
+    """Instead of OpenSSL's own question on the terminal, which would hold up the server at a reload, too."""
+    raise ValueError("the key has a pass phrase, which nobody can give here; keep it without (openssl pkey)")
+
+
 def _context(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(files.certificate, files.key)
+        context.load_cert_chain(files.certificate, files.key, password=_no_pass_phrase)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SettingsError(

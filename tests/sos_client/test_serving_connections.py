@@ -13,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 import trustme
+from cryptography.hazmat.primitives import serialization
 from prometheus_client import CollectorRegistry, Counter
 
 from sos_client.serving.addresses import Address
@@ -222,6 +223,17 @@ async def test_tls_and_its_reload(tmp_path: Path) -> None:
         assert await tls_echo(listener, client_context(new)) == b"secret"
         with pytest.raises(trio.BrokenResourceError):
             await tls_echo(listener, client_context(old))
+
+
+def test_a_key_with_a_pass_phrase_is_refused_and_nobody_asked_for_it(tmp_path: Path) -> None:
+    files = tls_files(tmp_path, trustme.CA())
+    key = serialization.load_pem_private_key(files.key.read_bytes(), password=None)
+    secret = serialization.BestAvailableEncryption(b"secret")
+    files.key.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, secret)
+    )
+    with pytest.raises(SettingsError, match="the key has a pass phrase"):
+        ServerTls(files)
 
 
 async def test_client_certificates(tmp_path: Path) -> None:
