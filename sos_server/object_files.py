@@ -119,7 +119,7 @@ class ObjectFiles:
             self._close_surplus()
 
     def _close_surplus(self) -> None:
-        for number in list(self._open)[: len(self._open) - self._open_max]:
+        for number in list(self._open)[: max(0, len(self._open) - self._open_max)]:
             if number not in self._users:
                 self._open.pop(number).close()
 
