@@ -177,7 +177,9 @@ async def generation_without_header(file: File) -> int:
     """What a log file's first batch says that its generation is, 0 when there is none: its header is no help."""
     batch = await file.read(BLOCK_BYTES, BLOCK_BYTES)
     length = batch_length(batch)
-    return first_generation(await file.read(BLOCK_BYTES, length)) if length else 0
+    if not length or BLOCK_BYTES + length > await file.size():  # what it says is not to be believed yet
+        return 0
+    return first_generation(await file.read(BLOCK_BYTES, length))
 
 
 async def _open_log(disk: Disk, path: str, settings: StoreSettings) -> LogFile | None:

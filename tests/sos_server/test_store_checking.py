@@ -136,9 +136,10 @@ def catalogs(root: Path) -> list[Path]:
     return sorted((root / "catalog").iterdir())
 
 
-async def test_damaged_catalog(root: Path) -> None:
+@pytest.mark.parametrize("position", [20, 40, 41, 47])  # the sequence, and how long its rows are
+async def test_damaged_catalog(root: Path, position: int) -> None:
     for catalog in (root / "catalog").iterdir():
-        flip(catalog, 20)
+        flip(catalog, position)
     assert "catalog" in (await check(root)).damage[0]
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal.disk import open_disk
+from journal.disk import OpenMode, open_disk
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError, ErrorCode
 from sos_server.checking import check_root
+from sos_server.log_format import BLOCK_BYTES
 from sos_server.object_layout import CHUNK_BYTES, data_position
+from sos_server.starting import generation_without_header
 from tests.sos_server.real_store import NO_IDLE_COPY, Client, flip, refused, running
 from tests.sos_server.store_world import read_all
 
@@ -127,6 +129,20 @@ async def test_a_damaged_header_of_the_newest_log_file(tmp_path: Path, *, with_b
     settings = dataclasses.replace(NO_IDLE_COPY, accept_log_damage=True)
     async with running(tmp_path / "r", settings) as store:
         assert (await (await store.namespace("n", create=False)).read("o", 0, 100)).content == b"copied"
+
+
+async def test_a_log_file_that_claims_a_batch_larger_than_itself(tmp_path: Path) -> None:
+    async with running(tmp_path / "r", graceful=False) as store:
+        await Client(await store.namespace("n", create=True)).put("o", b"content")
+    log = tmp_path / "r/log/0001"
+    with log.open("r+b") as file:
+        file.write(bytes(BLOCK_BYTES))
+        file.seek(BLOCK_BYTES + 4)
+        file.write(b"\xff" * 4)  # entries
+    async with open_disk(tmp_path / "r") as disk:
+        file_of_log = await disk.open("log/0001", OpenMode.READ)
+        assert await generation_without_header(file_of_log) == 0
+        file_of_log.close()
 
 
 @pytest.mark.parametrize("lost", ["log", "catalog", "objects", "log catalog", "log catalog objects"])
