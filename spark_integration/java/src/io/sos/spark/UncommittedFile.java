@@ -22,7 +22,7 @@ public final class UncommittedFile extends OutputStream {
     private final boolean overwrite;
     private final StagedContent content;
     private State state = State.OPEN;
-    private IOException failure;
+    private Exception failure;
 
     UncommittedFile(SosVolume volume, Path path, boolean overwrite, StagedContent content) {
         this.volume = volume;
@@ -34,16 +34,29 @@ public final class UncommittedFile extends OutputStream {
     @Override
     public synchronized void write(int b) throws IOException {
         checkOpen();
-        content.write(b);
+        try {
+            content.write(b);
+        } catch (IOException e) {
+            fail(e);
+            throw e;
+        }
     }
 
     @Override
     public synchronized void write(byte[] bytes, int offset, int length) throws IOException {
         checkOpen();
-        content.write(bytes, offset, length);
+        try {
+            content.write(bytes, offset, length);
+        } catch (IOException e) {
+            fail(e);
+            throw e;
+        }
     }
 
-    /** Publishes the file. Once more is harmless after success; after a failure it fails again, never pretends. */
+    /**
+     * Publishes the file. Once more is harmless after success; after a failure, of a write() as well, it fails again and
+     * never pretends: try-with-resources closes what it could not write, too.
+     */
     @Override
     public synchronized void close() throws IOException {
         if (state == State.FAILED) {
@@ -55,12 +68,10 @@ public final class UncommittedFile extends OutputStream {
         try {
             volume.publish(path, content, overwrite);
             state = State.PUBLISHED;
-        } catch (IOException e) {
-            state = State.FAILED;
-            failure = e;
-            throw e;
-        } finally {
             content.close();
+        } catch (IOException | RuntimeException e) {
+            fail(e);
+            throw e;
         }
     }
 
@@ -70,6 +81,12 @@ public final class UncommittedFile extends OutputStream {
             return;
         }
         state = State.CANCELLED;
+        content.close();
+    }
+
+    private void fail(Exception reason) {
+        state = State.FAILED;
+        failure = reason;
         content.close();
     }
 

@@ -265,6 +265,21 @@ public final class CheckpointContract {
             is(directory.delete());
             equal("winner", read(file));
         });
+        checks.check("a write that failed: close() publishes nothing of it, and fails, as often as it is called", () -> {
+            Configuration own = new Configuration(configuration);
+            own.set("fs.sos.buffer.dir", "/no/such/directory");
+            CheckpointFileManager other = CheckpointFileManager.create(ROOT, own);
+            Path file = fresh("cut");
+            CancellableFSDataOutputStream stream = other.createAtomic(file, false);
+            stream.write(bytes("the beginning, and then"));
+            thrown(IOException.class, () -> stream.write(new byte[3 << 20]));
+            thrown(IOException.class, stream::close);
+            thrown(IOException.class, stream::close);
+            thrown(IOException.class, () -> stream.write(bytes("more")));
+            is(!manager.exists(file));
+            stream.cancel();
+            is(!manager.exists(file));
+        });
         checks.check("a parent that is a file", () -> {
             Path file = fresh("file");
             write(file, "x", false);
