@@ -16,7 +16,7 @@ final class SosSettings {
     private static final String SERVICE = "fs.sos.service";
     /** 64 hex digits. Spark redacts settings with this word in their name. */
     private static final String TOKEN = "fs.sos.token";
-    /** The same, first line of a file; for those who keep secrets out of settings. */
+    /** The same, in a file; for those who keep secrets out of settings. */
     private static final String TOKEN_FILE = "fs.sos.token.file";
     /** true: TLS, trusting the JVM's authorities or those of the two settings below, each of which switches TLS on, too. */
     private static final String TLS = "fs.sos.tls";
@@ -57,8 +57,23 @@ final class SosSettings {
         String text = configuration.get(key);
         String file = configuration.getTrimmed(fileKey);
         if (text == null && file != null) {
-            text = Files.readString(Path.of(file), StandardCharsets.US_ASCII);
+            return contents(fileKey, file);
         }
         return text == null || text.isBlank() ? null : text.strip();
+    }
+
+    /** An empty file is no way to say "none": without its authorities a token would be sent in plain text. */
+    private static String contents(String fileKey, String file) throws IOException {
+        String text;
+        try {
+            text = Files.readString(Path.of(file), StandardCharsets.ISO_8859_1).strip();
+        } catch (IOException e) {
+            throw new IOException("the file of the setting " + fileKey + " cannot be read: " + e, e);
+        }
+        if (text.isEmpty()) {
+            throw new IOException("the file of the setting " + fileKey + ", " + file + ", is empty: no "
+                    + (fileKey.equals(TOKEN_FILE) ? "token" : "certificate") + " in it");
+        }
+        return text;
     }
 }

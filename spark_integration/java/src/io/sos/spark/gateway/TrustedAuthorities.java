@@ -15,8 +15,8 @@ import javax.net.ssl.TrustManagerFactory;
 final class TrustedAuthorities {
     private TrustedAuthorities() {}
 
-    /** IllegalArgumentException when the certificates cannot be used: trying again would not help. */
-    static SSLSocketFactory socketFactory(String authorities) {
+    /** IOException when the certificates cannot be used: trying again would not help. */
+    static SSLSocketFactory socketFactory(String authorities) throws IOException {
         if (authorities == null) {
             return (SSLSocketFactory) SSLSocketFactory.getDefault();
         }
@@ -29,13 +29,16 @@ final class TrustedAuthorities {
                     CertificateFactory.getInstance("X.509").generateCertificates(new ByteArrayInputStream(pem))) {
                 store.setCertificateEntry("authority-" + count++, certificate);
             }
+            if (count == 0) {
+                throw new IOException("there is no certificate among them");
+            }
             TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
             trust.init(store);
             SSLContext context = SSLContext.getInstance("TLS");
             context.init(null, trust.getTrustManagers(), null);
             return context.getSocketFactory();
         } catch (GeneralSecurityException | IOException e) {
-            throw new IllegalArgumentException("the certificates to trust cannot be used: " + e.getMessage(), e);
+            throw new IOException("the certificates to trust cannot be used: " + e.getMessage(), e);
         }
     }
 }

@@ -171,6 +171,7 @@ public final class VolumeClient {
     }
 
     private <T> T run(Retries retries, Exchange<T> exchange) throws IOException {
+        SSLSocketFactory tls = tls();
         while (true) {
             failIfInterrupted(null);
             ServiceConnection connection = idle.take(route.current());
@@ -182,7 +183,7 @@ public final class VolumeClient {
             connection.begin(retries.deadlineNanos());
             try {
                 if (!wasIdle) {
-                    connection.connect(tls(), hello, volume, retries.deadlineNanos());
+                    connection.connect(tls, hello, volume, retries.deadlineNanos());
                 }
                 T result = exchange.run(connection);
                 isReusable = true;
@@ -206,7 +207,7 @@ public final class VolumeClient {
         }
     }
 
-    private SSLSocketFactory tls() {
+    private SSLSocketFactory tls() throws IOException {
         if (settings.tls() && tls == null) {
             tls = TrustedAuthorities.socketFactory(settings.authorities());
         }

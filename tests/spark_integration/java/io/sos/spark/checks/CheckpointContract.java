@@ -280,6 +280,31 @@ public final class CheckpointContract {
             stream.cancel();
             is(!manager.exists(file));
         });
+        checks.check("authorities that cannot be used: an IOException that says so, at once, and never without TLS", () -> {
+            java.nio.file.Path pem = java.nio.file.Files.createTempFile("sos-check", ".pem");
+            Configuration own = new Configuration(configuration);
+            own.set("fs.sos.tls.authorities.file", pem.toString());
+            for (String text : new String[] {"", "\n", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n"}) {
+                java.nio.file.Files.writeString(pem, text);
+                Throwable e = thrown(Throwable.class, () -> {
+                    CheckpointFileManager other = CheckpointFileManager.create(ROOT, own);
+                    CancellableFSDataOutputStream stream = other.createAtomic(fresh("file"), false);
+                    thrown(IOException.class, stream::close);
+                    stream.close();
+                });
+                e = e instanceof IOException ? e : e.getCause(); // Spark wraps what a manager's constructor throws
+                is(e instanceof IOException && String.valueOf(e).contains("ertificate"));
+            }
+            java.nio.file.Files.delete(pem);
+        });
+        checks.check("a token file without a token says so", () -> {
+            java.nio.file.Path empty = java.nio.file.Files.createTempFile("sos-check", ".token");
+            Configuration own = new Configuration(configuration);
+            own.set("fs.sos.token.file", empty.toString());
+            Throwable e = thrown(Throwable.class, () -> CheckpointFileManager.create(ROOT, own));
+            is(String.valueOf(e.getCause()).contains(empty.toString()));
+            java.nio.file.Files.delete(empty);
+        });
         checks.check("a parent that is a file", () -> {
             Path file = fresh("file");
             write(file, "x", false);
