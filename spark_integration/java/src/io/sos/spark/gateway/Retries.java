@@ -1,6 +1,7 @@
 package io.sos.spark.gateway;
 
 import java.io.IOException;
+import java.net.UnknownHostException;
 import java.util.HashSet;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
@@ -21,8 +22,9 @@ final class Retries {
     private final Set<ServiceAddress> withoutVolume = new HashSet<>();
     private long pauseMillis = FIRST_PAUSE_MILLIS;
     private boolean mayBeDone;
+    private boolean wasReached;
     /** What says more than that time is over: the last that the peer answered, if only that it is no journal service. */
-    private IOException answered;
+    private String answered;
 
     Retries(Route route, boolean isChange, String what, long deadlineMillis) {
         this.route = route;
@@ -37,7 +39,8 @@ final class Retries {
 
     /** The service said no: throws if that is final, else pauses and turns to where the next attempt goes. */
     void refused(RefusedException refusal, ServiceAddress address) throws IOException {
-        answered = refusal;
+        answered = said(address, refusal);
+        wasReached = true;
         ServiceCode code = refusal.code();
         if (code == ServiceCode.OUTCOME_UNKNOWN) {
             mayBeDone = true;
@@ -54,26 +57,27 @@ final class Retries {
         if (code.again() == ServiceCode.Again.ELSEWHERE) {
             route.redirect(address, ownerIn(refusal));
         }
-        pauseBefore(refusal);
+        pauseBefore(address, refusal);
     }
 
     /** The connection failed. {@code wasIdle}: it may have died long ago, so the next attempt need not wait. */
     void failed(IOException failure, ServiceConnection connection, boolean wasIdle) throws IOException {
         mayBeDone |= connection.hasSent();
+        wasReached |= connection.isOpened();
         if (failure instanceof ProtocolException) {
-            answered = failure;
+            answered = said(connection.address(), failure);
         }
         if (wasIdle && deadlineNanos - System.nanoTime() > 0) {
             return;
         }
         route.leave(connection.address());
-        pauseBefore(failure);
+        pauseBefore(connection.address(), failure);
     }
 
-    private void pauseBefore(IOException cause) throws IOException {
+    private void pauseBefore(ServiceAddress address, IOException cause) throws IOException {
         long left = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
         if (left <= 0) {
-            throw late(cause);
+            throw late(address, cause);
         }
         long pause = Math.min(left, ThreadLocalRandom.current().nextLong(pauseMillis / 2, pauseMillis + 1));
         pauseMillis = Math.min(2 * pauseMillis, PAUSE_MILLIS_MAX);
@@ -85,21 +89,28 @@ final class Retries {
         }
     }
 
-    private IOException late(IOException cause) {
+    private IOException late(ServiceAddress address, IOException cause) {
         long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - startNanos);
-        String tried = what + ": tried for " + seconds + " s, last " + said(cause);
-        if (answered != null && answered != cause) {
-            tried += ", before that " + said(answered);
+        String last = said(address, cause);
+        String tried = what + ": tried for " + seconds + " s, last " + last;
+        if (answered != null && !answered.equals(last)) {
+            tried += ", before that " + answered;
         }
         if (isChange && mayBeDone) {
             return new OutcomeUnknownException(tried + ". Outcome unknown: it may or may not have been done.", cause);
         }
-        return new ServiceUnavailableException(tried + ". Nothing was changed.", cause);
+        tried += ". Nothing was changed.";
+        if (!wasReached) {
+            tried += " No journal service was reached: is `sos-journal serve` running there, and are the settings"
+                    + " fs.sos.service and fs.sos.tls as it needs them?";
+        }
+        return new ServiceUnavailableException(tried, cause);
     }
 
     /** Some of Java's exceptions have no message: their name is one. */
-    private static String said(IOException failure) {
-        return failure.getMessage() != null ? failure.getMessage() : failure.getClass().getSimpleName();
+    private static String said(ServiceAddress address, IOException failure) {
+        String message = failure.getMessage() != null ? failure.getMessage() : failure.getClass().getSimpleName();
+        return address + ": " + (failure instanceof UnknownHostException ? "unknown host" : message);
     }
 
     private static ServiceAddress ownerIn(RefusedException refusal) throws ProtocolException {

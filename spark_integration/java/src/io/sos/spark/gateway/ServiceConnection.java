@@ -63,7 +63,7 @@ final class ServiceConnection implements Closeable {
         send(new Request.Open(volume, epochSeen.get()));
         receive(Answer.Welcome.class);
         receive(Answer.Opened.class);
-        hasSent = false; // nothing that changes anything
+        hasSent = false;
         isOpened = true;
     }
 
@@ -81,9 +81,14 @@ final class ServiceConnection implements Closeable {
         return address;
     }
 
-    /** Whether bytes of the present request may have left, so that the service may act on it. */
+    /** Whether bytes of the present request may have left, so that the service may act on it. HELLO and OPEN are none. */
     boolean hasSent() {
-        return hasSent;
+        return isOpened && hasSent;
+    }
+
+    /** Whether a journal service that has the volume was there. */
+    boolean isOpened() {
+        return isOpened;
     }
 
     /** Whether it serves on after this refusal. */
@@ -115,7 +120,7 @@ final class ServiceConnection implements Closeable {
                 throw RefusedException.of(refusal);
             }
             if (!(answer instanceof Answer.Waiting)) {
-                throw new ProtocolException(address + " answered a file before its end");
+                throw new ProtocolException("answered a file before its end");
             }
         }
     }
@@ -124,7 +129,7 @@ final class ServiceConnection implements Closeable {
     <T extends Answer> T receive(Class<T> expected) throws IOException {
         Answer answer = receive();
         if (!expected.isInstance(answer)) {
-            throw new ProtocolException(address + " answered " + answer.getClass().getSimpleName() + " where "
+            throw new ProtocolException("answered " + answer.getClass().getSimpleName() + " where "
                     + expected.getSimpleName() + " was due");
         }
         return expected.cast(answer);
@@ -152,13 +157,13 @@ final class ServiceConnection implements Closeable {
         long epoch = answer.epoch();
         long seen = epochSeen.accumulateAndGet(epoch, Math::max);
         if (epoch != 0 && epoch < seen) {
-            throw new ProtocolException(address + " answered for epoch " + epoch + ", but the volume is at epoch " + seen);
+            throw new ProtocolException("answered for epoch " + epoch + ", but the volume is at epoch " + seen);
         }
     }
 
     /** Why the request failed: what the watch saw, or else {@code failure} itself. */
     IOException explain(IOException failure) {
-        return watch.explain(failure, address);
+        return watch.explain(failure);
     }
 
     /** The raw socket, not the TLS one: a goodbye could block, and nothing here needs it. */

@@ -49,12 +49,11 @@ final class Watch implements AutoCloseable {
     }
 
     /** The error to throw for {@code failure}: why the watch closed the socket, if it did. */
-    IOException explain(IOException failure, ServiceAddress address) {
+    IOException explain(IOException failure) {
         return switch (verdict) {
             case NONE, INTERRUPTED -> failure;
-            case SILENT -> new IOException(
-                    address + " gave no sign for " + Limits.SILENCE_MILLIS_MAX / 1000 + " s", failure);
-            case LATE -> new IOException(address + " did not answer before the deadline", failure);
+            case SILENT -> new IOException("no sign for " + Limits.SILENCE_MILLIS_MAX / 1000 + " s", failure);
+            case LATE -> new IOException("no answer before the deadline", failure);
         };
     }
 

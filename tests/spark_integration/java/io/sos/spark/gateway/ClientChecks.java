@@ -145,6 +145,26 @@ public final class ClientChecks {
                 is(said.contains("stat x") && !said.contains("null"));
             }
         });
+        checks.check("a service that was never reached cannot have changed anything", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service);
+                    Scripted odd = new Scripted("HTTP/1.1 400 Bad Request\r\n\r\n".getBytes())) {
+                proxy.mode = Mode.REFUSE;
+                odd.greets = false;
+                for (String address : List.of(proxy.address(), odd.address())) {
+                    VolumeClient client = client(2, address);
+                    thrown(ServiceUnavailableException.class, () -> client.write(fresh(), content("x"), true, null));
+                }
+            }
+        });
+        checks.check("who was asked last, and what was wrong, is told, also when Java's exception does not", () -> {
+            for (String address : List.of("127.0.0.1:1", "nobody.invalid:7420")) {
+                VolumeClient client = client(1, address);
+                String said = thrown(ServiceUnavailableException.class, () -> client.stat("x")).getMessage();
+                is(said.contains(address));
+                is(said.contains("refused") || said.contains("unknown host"));
+                is(said.contains("sos-journal serve"));
+            }
+        });
         checks.check("a connection that ends before its answer: the error says so", () -> {
             DataInputStream cut = new DataInputStream(new ByteArrayInputStream(new byte[2]));
             is(thrown(EOFException.class, () -> Frames.read(cut)).getMessage().contains("closed the connection"));
