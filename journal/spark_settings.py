@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MANAGER_SETTING: Final = "spark.sql.streaming.checkpointFileManagerClass"
 REDACTION_SETTING: Final = "spark.redaction.regex"
 HADOOP_PREFIX: Final = "spark.hadoop."
+SERVICE_KEY: Final = "fs.sos.service"
 TOKEN_KEY: Final = "fs.sos.token"
 """Has a word in it that Spark redacts, in its user interface, its logs and its event log."""
 
@@ -50,7 +51,7 @@ def hadoop_settings(access: SparkAccess) -> dict[str, str]:
         "fs.AbstractFileSystem.sos.impl": "io.sos.spark.SosAbstractFileSystem",
         # Hadoop would keep the first configuration it sees for a volume; ours share their connections anyway.
         "fs.sos.impl.disable.cache": "true",
-        "fs.sos.service": ",".join(access.service),
+        SERVICE_KEY: ",".join(access.service),
     }
     optional = {
         TOKEN_KEY: access.token,

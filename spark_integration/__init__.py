@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spark_integration.session import SessionError, stop_beside_driver, with_sos_checkpoints
+    from spark_integration.driver_jvm import SessionError
+    from spark_integration.session import stop_beside_driver, with_sos_checkpoints
 
 __all__ = ["SessionError", "stop_beside_driver", "with_sos_checkpoints"]
 

@@ -11,14 +11,16 @@ import socket
 import sys
 import threading
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
 from pyspark.sql import SparkSession
 
 from journal.spark_settings import (
+    HADOOP_PREFIX,
     REDACTION_SETTING,
+    SERVICE_KEY,
     TOKEN_KEY,
     SparkAccess,
     as_properties,
@@ -26,11 +28,13 @@ from journal.spark_settings import (
     spark_settings,
 )
 from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
-from spark_integration.jar import jar_path, java_runtime
+from spark_integration.driver_jvm import SHIM_JAR, SessionError, check_jvm, submitted
+from spark_integration.jar import jar_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_JARS_SETTING: Final = "spark.jars"
 _SAME_HOST_MASTERS: Final = ("local",)  # local, local[N], local-cluster[...]
 _EMBEDDED_NOTICE: Final = (
     "sos: embedded: the checkpoints of volume {volume!r} are kept on this machine alone, in {directory}. They survive "
@@ -40,10 +44,6 @@ _EMBEDDED_NOTICE: Final = (
 
 _lock = threading.Lock()
 _running: dict[str, BesideDriver] = {}
-
-
-class SessionError(RuntimeError):
-    """The session cannot be given checkpoints on a volume as asked; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,14 @@ def with_sos_checkpoints(
     started ends with this process, however it ends. For a Spark Connect server elsewhere nothing is started; the
     settings that it needs are printed.
     """
+    _check_listed(servers=servers, service=service)
     if servers and service:
         raise SessionError("give either servers=, to start a journal service here, or service=, to use one that runs")
     target = _target_of(builder)
     if target.is_elsewhere:
         return _for_connect_elsewhere(builder, volume, tuple(service), token, authorities)
-    _check_jvm(volume)
+    check_jvm()
+    _check_running_session(volume, tuple(service))
     access = SparkAccess(service=tuple(service), token=token, authorities=authorities, tls=authorities is not None)
     if not service:
         wanted = Wanted(
@@ -142,10 +144,10 @@ def _configured(builder: SparkSession.Builder, access: SparkAccess) -> SparkSess
     options = _options(builder)
     public = replace(access, token=None)
     for key, value in spark_settings(public, spark_version=pyspark.__version__).items():
-        if key == "spark.jars" and options.get(key):
-            value = f"{options[key]},{value}"
+        if key == _JARS_SETTING:
+            value = _jars_with(value, options.get(key) or submitted(key))
         builder.config(key, value)
-    redaction = redaction_with_tokens(options.get(REDACTION_SETTING))
+    redaction = redaction_with_tokens(options.get(REDACTION_SETTING) or submitted(REDACTION_SETTING))
     if redaction is not None:
         builder.config(REDACTION_SETTING, redaction)
     return _with_token(builder, access.token) if access.token is not None else builder
@@ -157,7 +159,8 @@ def _with_token(builder: SparkSession.Builder, token: str) -> SparkSession.Build
     class BuilderWithToken(SparkSession.Builder):  # type: ignore[misc]
         def getOrCreate(self) -> SparkSession:  # noqa: N802 - PySpark's name
             session = super().getOrCreate()
-            session.sparkContext._jsc.hadoopConfiguration().set(TOKEN_KEY, token)  # noqa: SLF001 - has no public name
+            context = pyspark.SparkContext._active_spark_context  # noqa: SLF001 - a Connect session does not lead there
+            context._jsc.hadoopConfiguration().set(TOKEN_KEY, token)  # noqa: SLF001 - has no public name
             return session
 
     with_token = BuilderWithToken()
@@ -191,38 +194,45 @@ def _for_connect_elsewhere(
 def _target_of(builder: SparkSession.Builder) -> _Target:
     options = _options(builder)
     remote = options.get("spark.remote") or os.environ.get("SPARK_REMOTE")
-    master = options.get("spark.master") or _submitted("spark.master") or os.environ.get("MASTER") or "local[*]"
+    master = options.get("spark.master") or submitted("spark.master") or os.environ.get("MASTER") or "local[*]"
     return _Target(master=master, remote=remote)
 
 
-def _submitted(key: str) -> str | None:
-    """A setting given to spark-submit, whose JVM runs already; None in a plain Python process."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return None
-    pyspark.SparkContext._ensure_initialized()  # noqa: SLF001 - connects to that JVM without starting Spark in it
-    value = pyspark.SparkConf().get(key)
-    return None if value is None else str(value)
+def _check_listed(**addresses: Sequence[str]) -> None:
+    for name, given in addresses.items():
+        if isinstance(given, str):
+            raise SessionError(f"{name} is a list of addresses: {name}={given.split(',')}")
 
 
-def _check_jvm(volume: str) -> None:
-    """The jar must be there when the JVM starts, and before anything is started beside it there must be a Java."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        java_runtime()
-    if pyspark.SparkContext._active_spark_context is not None and volume not in _running:  # noqa: SLF001
+def _check_running_session(volume: str, service: tuple[str, ...]) -> None:
+    """A context that runs keeps the service it was started with; the same again changes nothing."""
+    context = pyspark.SparkContext._active_spark_context  # noqa: SLF001
+    if context is None:
+        return
+    wanted = ",".join(service)
+    if not service and volume in _running:
+        wanted = _running[volume].address
+    present = context.getConf().get(HADOOP_PREFIX + SERVICE_KEY)
+    if present != wanted:
         raise SessionError(
-            "Spark runs already in this process, without the shim. Call with_sos_checkpoints() before the first "
-            "getOrCreate(), or stop the session first."
+            f"Spark runs already in this process, and its checkpoints go to {present}: stop that session first. All "
+            "queries of a session can share one volume, each with a path of its own below it."
         )
-    if "PYSPARK_GATEWAY_PORT" in os.environ and "sos-spark" not in (_submitted("spark.jars") or ""):
-        raise SessionError(
-            f"This driver was started by spark-submit, whose JVM runs already: add `--jars {jar_path()}` to it."
-        )
+
+
+def _jars_with(shim: str, present: str | None) -> str:
+    """Spark's list of jars; the setting replaces what --jars and --packages gave."""
+    if not present:
+        return shim
+    if any(PurePosixPath(jar.strip()).name.startswith(SHIM_JAR) for jar in present.split(",")):
+        return present
+    return f"{present},{shim}"
 
 
 def _own_host(builder: SparkSession.Builder) -> str:
     """The address under which executors elsewhere reach this host: the one that Spark tells them, if it was told."""
     key = "spark.driver.host"
-    told = _options(builder).get(key) or _submitted(key) or os.environ.get("SPARK_LOCAL_IP")
+    told = _options(builder).get(key) or submitted(key) or os.environ.get("SPARK_LOCAL_IP")
     if told:
         return str(told)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

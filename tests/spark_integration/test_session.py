@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography import x509
@@ -24,7 +24,8 @@ _TOKEN = "ab" * 32
 def _no_spark_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests may run Spark in this process; these are about a process that has not started it yet."""
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    for name in ("SPARK_REMOTE", "MASTER", "PYSPARK_GATEWAY_PORT", "SPARK_LOCAL_IP"):
+    monkeypatch.setattr("pyspark.SparkContext._jvm", None)
+    for name in ("SPARK_REMOTE", "MASTER", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_IP"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -51,6 +52,31 @@ def test_other_jars_stay() -> None:
     builder = SparkSession.builder.config("spark.jars", "/x/other.jar")
     options = _options(with_sos_checkpoints(builder, volume="v", service=["a:1"]))
     assert options["spark.jars"].startswith("/x/other.jar,")
+
+
+def test_jars_that_spark_submit_was_given_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted = {"spark.jars": "/x/kafka.jar"}
+    monkeypatch.setattr(session, "submitted", submitted.get)
+    options = _options(with_sos_checkpoints(SparkSession.builder.master("local"), volume="v", service=["a:1"]))
+    assert options["spark.jars"].startswith("/x/kafka.jar,")
+    submitted["spark.jars"] = "/x/kafka.jar,local:///opt/sos-spark.jar"
+    options = _options(with_sos_checkpoints(SparkSession.builder.master("local"), volume="v", service=["a:1"]))
+    assert options["spark.jars"] == "/x/kafka.jar,local:///opt/sos-spark.jar"
+
+
+def test_jars_of_pysparks_own_arguments_would_win_over_the_shim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--jars /x/kafka.jar pyspark-shell")
+    with pytest.raises(SessionError, match="PYSPARK_SUBMIT_ARGS"):
+        with_sos_checkpoints(SparkSession.builder, volume="v", service=["a:1"])
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--jars=/x/kafka.jar,/x/sos-spark.jar pyspark-shell")
+    with_sos_checkpoints(SparkSession.builder, volume="v", service=["a:1"])
+
+
+@pytest.mark.parametrize("name", ["servers", "service"])
+def test_addresses_are_a_list(name: str) -> None:
+    addresses: dict[str, Any] = {name: "a:1,b:2"}
+    with pytest.raises(SessionError, match=re.escape(f"{name}=['a:1', 'b:2']")):
+        with_sos_checkpoints(SparkSession.builder, volume="v", **addresses)
 
 
 def test_redaction_that_would_show_the_token_is_completed() -> None:

@@ -130,3 +130,67 @@ def test_ctrl_c_is_the_drivers_and_not_the_services(tmp_path: Path) -> None:
     finally:
         driver.kill()
     wait_until(driver.is_everything_gone, seconds=30, what="the end of what was started")
+
+
+_LATE = """
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from spark_integration import SessionError, with_sos_checkpoints
+SparkContext._ensure_initialized()
+try:
+    with_sos_checkpoints(SparkSession.builder.master("local[1]"), volume="v")
+except SessionError as error:
+    print(error)
+"""
+
+
+def _said_by(code: str, place: Path) -> str:
+    environment = os.environ | QUICK_START | {"XDG_DATA_HOME": str(place), "SPARK_LOCAL_IP": "127.0.0.1"}
+    finished = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_a_jvm_that_was_started_without_the_shim_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    assert "started without the shim" in _said_by(_LATE, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+_AGAIN = """
+from pyspark.sql import SparkSession
+from spark_integration import SessionError, with_sos_checkpoints
+def builder(port):
+    own = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    return with_sos_checkpoints(own, volume="v", service=[f"127.0.0.1:{port}"])
+spark = builder(1).getOrCreate()
+assert builder(1).getOrCreate() is spark
+try:
+    builder(2)
+except SessionError as error:
+    print(error)
+spark.stop()
+spark = builder(2).getOrCreate()
+print(spark.conf.get("spark.hadoop.fs.sos.service"))
+"""
+
+
+def test_the_same_session_may_be_asked_for_again_and_another_service_after_its_end(tmp_path: Path) -> None:
+    told, now = _said_by(_AGAIN, tmp_path).splitlines()
+    assert "127.0.0.1:1: stop that session first" in told
+    assert now == "127.0.0.1:2"
+
+
+_CONNECT = """
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from spark_integration import with_sos_checkpoints
+builder = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
+with_sos_checkpoints(builder, volume="v", service=["127.0.0.1:1"], token="ab" * 32).getOrCreate()
+print(SparkContext._active_spark_context._jsc.hadoopConfiguration().get("fs.sos.token"))
+"""
+
+
+def test_a_connect_server_of_this_process_gets_the_token_too(tmp_path: Path) -> None:
+    assert _said_by(_CONNECT, tmp_path).split() == ["ab" * 32]
