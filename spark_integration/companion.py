@@ -113,9 +113,10 @@ class Companion:
         own = self._addresses.get(program.name, f"{program.host}:0")
         words = {**self._addresses, "listen": own}
         command = [_filled(argument, words) for argument in program.command]
+        log_begin = program.log.stat().st_size if program.log.exists() else 0
         process = _spawned(command, program.log)
         try:
-            self._addresses[program.name] = await _address_said_by(process, program)
+            self._addresses[program.name] = await _address_said_by(process, program, log_begin)
         except BaseException:
             await _stop(process)
             raise
@@ -141,7 +142,7 @@ def _filled(argument: str, words: dict[str, str]) -> str:
     return argument
 
 
-async def _address_said_by(process: subprocess.Popen[str], program: Program) -> str:
+async def _address_said_by(process: subprocess.Popen[str], program: Program, log_begin: int) -> str:
     assert process.stdout is not None
     with trio.move_on_after(START_SECONDS_MAX):
         line = await trio.to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True)
@@ -149,12 +150,15 @@ async def _address_said_by(process: subprocess.Popen[str], program: Program) -> 
         if word == "ready":
             return address
         await _ended(process)
-        raise StartError(f"{program.name} ended with {process.returncode}. {_end_of(program.log)}")
-    raise StartError(f"{program.name} did not serve within {START_SECONDS_MAX:.0f} s. {_end_of(program.log)}")
+        raise StartError(f"{program.name} ended with {process.returncode}. {_end_of(program.log, log_begin)}")
+    raise StartError(
+        f"{program.name} did not serve within {START_SECONDS_MAX:.0f} s. {_end_of(program.log, log_begin)}"
+    )
 
 
-def _end_of(log: Path) -> str:
-    tail = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+def _end_of(log: Path, begin: int) -> str:
+    """Of what this start wrote: the log has all earlier ones, too."""
+    tail = log.read_bytes()[begin:][-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
     return f"Its log ({log}) ends with:\n{tail}" if tail else f"Its log ({log}) is empty."
 
 

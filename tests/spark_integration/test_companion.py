@@ -150,9 +150,11 @@ def test_programs_end_with_a_companion_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_program_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
+    (tmp_path / "second.log").write_text("what went wrong another time\n")
     companion = _start(_plan(tmp_path, second="import sys; sys.exit('no such volume: make it first')"))
     word, rest = _said(companion)
     assert word == "failed"
+    assert "another time" not in rest
     assert "second ended with 1" in json.loads(rest)
     assert "no such volume: make it first" in json.loads(rest)
     assert companion.wait(timeout=20) == 1
