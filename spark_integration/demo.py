@@ -141,7 +141,7 @@ def go_on_elsewhere(demo: Demonstration, judge: OutputJudge) -> None:
     demo.say("Machine 2 starts with nothing but the addresses of the servers.")
     before = judge.look()
     demo.feed(FILES_FIRST, FILES)
-    driver, service = demo.start_driver(
+    driver, _ = demo.start_driver(
         "machine2",
         checkpoint="q",
         output="output",
@@ -152,21 +152,21 @@ def go_on_elsewhere(demo: Demonstration, judge: OutputJudge) -> None:
     demo.say(f"The query goes on {time.monotonic() - lost:.1f} s after the loss, most of it the start of Spark.")
     demo.watch(judge, FILES)
     check_output(demo, judge)
-    wait_for_commit(demo, service, judge.batches - 1)
+    wait_for_commit(demo, judge.batches - 1)
     print(demo.sos_journal("batches", f"sos://{VOLUME}/q/{TOTALS.name}", "--servers", demo.addresses))
     driver.lose_machine()
     demo.say("Machine 2 is lost, too.")
 
 
-def wait_for_commit(demo: Demonstration, service: str, batch: int) -> None:
-    """The sink has the last batch before Spark has committed it."""
-    path = f"sos://{VOLUME}/q/{TOTALS.name}/commits"
+def wait_for_commit(demo: Demonstration, batch: int) -> None:
+    """The sink has the last batch before Spark commits it, and readers of the servers hear of that a moment later."""
+    ask = ("batches", f"sos://{VOLUME}/q/{TOTALS.name}", "--servers", demo.addresses, "--last", "1", "--json")
 
     def committed() -> bool:
-        listing = demo.sos_journal("ls", path, "--service", service, shows=False)
-        return f"commits/{batch}\n" in listing
+        last = json.loads(demo.sos_journal(*ask, shows=False))
+        return last["batch"] == batch and last["committed_ms"] is not None
 
-    wait_until(committed, seconds=30, what=f"commits/{batch}")
+    wait_until(committed, seconds=30, what=f"the commit of batch {batch}")
 
 
 def go_back_in_time(demo: Demonstration, original: OutputJudge) -> None:
@@ -244,6 +244,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="A streaming query loses its machine and goes on elsewhere.")
     parser.add_argument("--folder", type=Path, help="keep everything there; must not exist (default: temporary)")
     folder = parser.parse_args(arguments).folder
+    if folder is not None and folder.exists():
+        parser.error(f"{folder} is there already")
     if folder is not None:
         sys.exit(0 if run(folder.absolute()) else 1)
     temporary = Path(tempfile.mkdtemp(prefix="sos-demo-"))

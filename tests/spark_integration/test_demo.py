@@ -43,6 +43,7 @@ def test_everything_is_right_and_nothing_is_left_running(tmp_path: Path) -> None
     said, _ = process.communicate()
     assert process.returncode == 0, said
     assert "8 of 8 checks are right." in said
+    assert "not committed" not in said
     assert "no record was lost, duplicated or changed" in said.splitlines()[-1]
     assert _processes_of(tmp_path) == []
 
