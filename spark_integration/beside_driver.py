@@ -31,7 +31,8 @@ class BesideDriverError(RuntimeError):
 class Wanted:
     """What a driver asked for. `host` is the address under which executors reach this machine.
 
-    `server_token` and `server_authorities` (PEM; TLS if given) are for the SOS servers.
+    `keep_for`, as the tool's --keep-for, is how long the past is kept; None: as the volume was made. `server_token` and
+    `server_authorities` (PEM; TLS if given) are for the SOS servers.
     """
 
     volume: str
@@ -40,6 +41,7 @@ class Wanted:
     server_authorities: str | None = field(repr=False)
     directory: Path
     host: str
+    keep_for: str | None = None
 
     @property
     def is_embedded(self) -> bool:
@@ -52,10 +54,11 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class BesideDriver:
-    """The running companion of this process."""
+    """The running companion of this process: where the service listens and, embedded, where the server does."""
 
     wanted: Wanted
     address: str
+    server_address: str | None
     credentials: RunCredentials | None
     _companion: subprocess.Popen[str]
 
@@ -99,8 +102,13 @@ def start_beside_driver(wanted: Wanted) -> BesideDriver:
         companion.wait(timeout=_STOP_SECONDS_MAX)
         reason = json.loads(rest) if word == "failed" else f"its companion ended with {companion.returncode}"
         raise BesideDriverError(f"The journal service of volume {wanted.volume!r} could not be started: {reason}")
+    addresses = json.loads(rest)
     return BesideDriver(
-        wanted=wanted, address=json.loads(rest)["sos-journal"], credentials=credentials, _companion=companion
+        wanted=wanted,
+        address=addresses["sos-journal"],
+        server_address=addresses.get("sos-server"),
+        credentials=credentials,
+        _companion=companion,
     )
 
 
@@ -118,6 +126,8 @@ def programs(wanted: Wanted, credentials: RunCredentials | None) -> list[dict[st
         command += ["--server", server]
     if wanted.is_embedded:
         command += ["--create"]
+    if wanted.keep_for is not None:
+        command += ["--keep-for", wanted.keep_for]
     if wanted.server_authorities is not None:
         command += ["--tls-ca", str(wanted.authorities_file)]
     if credentials is not None:

@@ -39,7 +39,8 @@ _SAME_HOST_MASTERS: Final = ("local",)  # local, local[N], local-cluster[...]
 _EMBEDDED_NOTICE: Final = (
     "sos: embedded: the checkpoints of volume {volume!r} are kept on this machine alone, in {directory}. They survive "
     "the end of Spark and of this process. They do not survive the loss of this machine or disk: give servers=[...] "
-    "for that."
+    "for that.\nsos: to look inside while this runs: export SOS_SERVERS={servers} SOS_SERVICE={service}; sos-journal "
+    "batches sos://{volume}"
 )
 
 _lock = threading.Lock()
@@ -72,19 +73,24 @@ def with_sos_checkpoints(
     token: str | None = None,
     authorities: str | None = None,
     directory: str | Path | None = None,
+    keep_for: str | None = None,
 ) -> SparkSession.Builder:
     """The builder, told to keep checkpoints of `sos://VOLUME/...`; call getOrCreate() on what is returned.
 
     Nothing given: embedded; starts an SOS server and a journal service beside this driver, on this machine only.
     `servers`: starts a journal service here, which keeps `volume` (made by `sos-journal create`) on those SOS servers.
     `service`: starts nothing; a journal service runs at these addresses. `token` and `authorities` (certificates to
-    trust, as PEM text; with them TLS is spoken) are for the servers or the service, whichever is given. What was
-    started ends with this process, however it ends. For a Spark Connect server elsewhere nothing is started; the
-    settings that it needs are printed.
+    trust, as PEM text; with them TLS is spoken) are for the servers or the service, whichever is given. `keep_for`,
+    such as "7d", is how long the volume's past is kept; without it, as the volume was made: embedded, for ever.
+
+    What was started ends with this process, however it ends. For a Spark Connect server elsewhere nothing is started;
+    the settings that it needs are printed.
     """
     _check_listed(servers=servers, service=service)
     if servers and service:
         raise SessionError("give either servers=, to start a journal service here, or service=, to use one that runs")
+    if service and keep_for is not None:
+        raise SessionError("keep_for= is for a service that is started here; the one that runs has --keep-for")
     target = _target_of(builder)
     if target.is_elsewhere:
         return _for_connect_elsewhere(builder, volume, tuple(service), token, authorities)
@@ -99,6 +105,7 @@ def with_sos_checkpoints(
             server_authorities=authorities,
             directory=Path(directory) if directory is not None else default_directory(volume),
             host=LOOPBACK if target.executors_are_here else _own_host(builder),
+            keep_for=keep_for,
         )
         access = _started(wanted)
     return _configured(builder, replace(access, jar=str(jar_path())))
@@ -125,7 +132,8 @@ def _started(wanted: Wanted) -> SparkAccess:
             running = start_beside_driver(wanted)
             _running[wanted.volume] = running
             if wanted.is_embedded:
-                _say(_EMBEDDED_NOTICE.format(volume=wanted.volume, directory=wanted.directory))
+                where = {"servers": running.server_address, "service": running.address}
+                _say(_EMBEDDED_NOTICE.format(volume=wanted.volume, directory=wanted.directory, **where))
         elif running.wanted != wanted:
             raise SessionError(
                 f"volume {wanted.volume!r} is already served for this process with other settings: {running.wanted}. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,6 +159,15 @@ def test_servers_are_reached_by_tls_when_it_is_said_whom_to_trust(tmp_path: Path
     wanted = _wanted(tmp_path, servers=("a:7400",), authorities="-----BEGIN …")
     (service,) = programs(wanted, None)
     assert service["command"][-2:] == ["--tls-ca", str(wanted.authorities_file)]
+
+
+def test_how_long_the_past_is_kept_is_told_to_the_service_that_is_started(tmp_path: Path) -> None:
+    wanted = _wanted(tmp_path, servers=())
+    assert not any("--keep-for" in program["command"] for program in programs(wanted, None))
+    _, service = programs(replace(wanted, keep_for="7d"), None)
+    assert service["command"][-2:] == ["--keep-for", "7d"]
+    with pytest.raises(SessionError, match="keep_for"):
+        with_sos_checkpoints(SparkSession.builder, volume="v", service=["a:1"], keep_for="7d")
 
 
 def test_what_was_wanted_can_be_told_without_its_token(tmp_path: Path) -> None:
