@@ -7,7 +7,9 @@ import java.io.IOException;
 import java.net.URI;
 import java.nio.file.Files;
 import java.util.Arrays;
+import java.util.EnumSet;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
@@ -69,12 +71,13 @@ public final class SosFileSystem extends FileSystem {
         return new FSDataOutputStream(volume.create(file, overwrite), statistics);
     }
 
+    /** Hadoop's other ways to do this, its builder too, end here. */
     @Override
     public FSDataOutputStream createNonRecursive(
-            Path path, FsPermission permission, boolean overwrite, int bufferSize, short replication, long blockSize,
-            Progressable progress) throws IOException {
+            Path path, FsPermission permission, EnumSet<CreateFlag> flags, int bufferSize, short replication,
+            long blockSize, Progressable progress) throws IOException {
         checkParent(resolve(path));
-        return create(path, permission, overwrite, bufferSize, replication, blockSize, progress);
+        return create(path, permission, flags.contains(CreateFlag.OVERWRITE), bufferSize, replication, blockSize, progress);
     }
 
     @Override

@@ -92,6 +92,14 @@ public final class FileSystemContract {
             }
             equal(1L, system.getFileStatus(file).getLen());
         });
+        checks.check("create by the builder, which makes no parents unless told to", () -> {
+            Path file = fresh("no/parent");
+            thrown(FileNotFoundException.class, () -> system.createFile(file).build());
+            system.mkdirs(file.getParent());
+            system.createFile(file).build().close();
+            thrown(FileAlreadyExistsException.class, () -> system.createFile(file).overwrite(false).build());
+            equal(0L, system.getFileStatus(file).getLen());
+        });
         checks.check("a file may stand below no file", () -> {
             Path file = fresh("file");
             write(file, "x");

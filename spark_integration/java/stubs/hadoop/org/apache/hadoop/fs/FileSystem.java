@@ -2,6 +2,7 @@ package org.apache.hadoop.fs;
 
 import java.io.IOException;
 import java.net.URI;
+import java.util.EnumSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.conf.Configured;
 import org.apache.hadoop.fs.permission.FsPermission;
@@ -50,8 +51,8 @@ public abstract class FileSystem extends Configured {
             Progressable progress) throws IOException;
 
     public FSDataOutputStream createNonRecursive(
-            Path path, FsPermission permission, boolean overwrite, int bufferSize, short replication, long blockSize,
-            Progressable progress) throws IOException {
+            Path path, FsPermission permission, EnumSet<CreateFlag> flags, int bufferSize, short replication,
+            long blockSize, Progressable progress) throws IOException {
         throw new AssertionError("a stub");
     }
 
