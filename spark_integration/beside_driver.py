@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -48,8 +49,13 @@ class Wanted:
         return not self.servers
 
     @property
+    def run_folder(self) -> Path:
+        """What only this run needs: a second driver in the same directory fails, and must not have changed it."""
+        return self.directory / f"run-{os.getpid()}"
+
+    @property
     def authorities_file(self) -> Path:
-        return self.directory / "authorities.pem"
+        return self.run_folder / "authorities.pem"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,12 +86,14 @@ class BesideDriver:
 def start_beside_driver(wanted: Wanted) -> BesideDriver:
     """Start what is wanted and wait until it serves. BesideDriverError."""
     wanted.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    wanted.run_folder.mkdir(exist_ok=True, mode=0o700)
+    atexit.register(shutil.rmtree, wanted.run_folder, ignore_errors=True)
     credentials = None
     if wanted.host != LOOPBACK:
-        credentials = make_run_credentials(wanted.directory, host=wanted.host, volume=wanted.volume)
+        credentials = make_run_credentials(wanted.run_folder, host=wanted.host, volume=wanted.volume)
     if wanted.server_authorities is not None:
         wanted.authorities_file.write_text(wanted.server_authorities)
-    plan = wanted.directory / f"plan-{os.getpid()}.json"
+    plan = wanted.run_folder / "plan.json"
     plan.write_text(json.dumps(programs(wanted, credentials)))
     companion = subprocess.Popen(
         [sys.executable, "-m", "spark_integration.companion", str(plan)],
@@ -95,7 +103,6 @@ def start_beside_driver(wanted: Wanted) -> BesideDriver:
         env=os.environ | ({"SOS_TOKEN": wanted.server_token} if wanted.server_token else {}),
         start_new_session=True,  # Ctrl-C is for the driver, which ends its query first
     )
-    atexit.register(plan.unlink, missing_ok=True)
     assert companion.stdout is not None
     word, _, rest = companion.stdout.readline().strip().partition(" ")
     if word != "ready":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import trustme
 
-from sos_client.serving.access import Right, append_token, new_token
+from sos_client.serving.access import Access, Right, append_token, new_token
 from spark_integration.beside_driver import LOOPBACK, Wanted, start_beside_driver
 from spark_integration.pipelines.service_process import ServiceProcess
 
@@ -49,3 +49,35 @@ def test_a_service_uses_servers_with_tls_and_tokens(tmp_path: Path) -> None:
             beside.stop()
     finally:
         server.stop()
+
+
+_SECOND = """
+import sys
+from pathlib import Path
+from spark_integration.beside_driver import BesideDriverError, Wanted, start_beside_driver
+try:
+    start_beside_driver(
+        Wanted(volume="v", servers=(), server_token=None, server_authorities=None, directory=Path(sys.argv[1]),
+               host="localhost")
+    )
+except BesideDriverError as error:
+    print(error)
+"""
+
+
+def test_a_second_driver_in_the_same_directory_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    wanted = Wanted(
+        volume="v", servers=(), server_token=None, server_authorities=None, directory=tmp_path, host="localhost"
+    )
+    beside = start_beside_driver(wanted)
+    try:
+        second = [sys.executable, "-c", _SECOND, str(tmp_path)]
+        told = subprocess.run(second, capture_output=True, text=True, check=True).stdout
+        assert "another process owns this directory" in told
+        assert beside.credentials is not None
+        # What a service that is started again would read.
+        access = Access(beside.credentials.tokens_file)
+        assert access.authenticate(bytes.fromhex(beside.credentials.token), now=0).reaches("v")
+        assert beside.credentials.certificate_file.read_text() == beside.credentials.certificate
+    finally:
+        beside.stop()
