@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, cast
 from journal import nodes, preconditions
 from journal.change import Append, Truncate
 from journal.errors import JournalCode, JournalError, refused
-from journal.volume import PUT_BYTES_MAX
+from journal.volume import PUT_BYTES_MAX, FileStatus
 from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from journal.image import Image
     from journal.journal import Journal
     from journal.nodes import Extent
-    from journal.volume import Buffer, FileStatus, OperationId, PathClaim
+    from journal.volume import Buffer, OperationId, PathClaim
 
 EXTENTS_MAX: Final = 10_000
 """Each append is one, and is copied with all before it by the next: whoever wants more writes the file anew."""
@@ -42,7 +42,7 @@ async def append(
             )
         return Append(path=path, size=nodes.size_of(file))
 
-    return cast("FileStatus", await journal.change(check, operation, data))
+    return cast("FileStatus", await journal.change(check, operation, data, answers=FileStatus))
 
 
 async def truncate(
@@ -63,7 +63,7 @@ async def truncate(
             return Truncate(path=path, size=size, tail_crc=tail_crc)
 
         try:
-            return cast("FileStatus", await journal.change(check, operation))
+            return cast("FileStatus", await journal.change(check, operation, answers=FileStatus))
         except _ChangedMeanwhileError:
             continue
 

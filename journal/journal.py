@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import asynccontextmanager
+from types import NoneType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from journal import in_place, preconditions
@@ -39,7 +40,7 @@ from journal.local_log import open_local_log
 from journal.log import Log
 from journal.member_links import member_links
 from journal.opening import take_over
-from journal.operation_window import OperationWindow
+from journal.operation_window import OperationWindow, used_already
 from journal.paths import check_path
 from journal.record import NO_CLIENT, Kind, Lsn
 from journal.replica_progress import ReplicaProgress, Standing
@@ -47,7 +48,7 @@ from journal.replica_set import ReplicaSet
 from journal.settings import JournalSettings, Surroundings
 from journal.statistics import MemberStatistics, VolumeStatistics
 from journal.streamed_write import JournalWrite
-from journal.volume import PAGE_ENTRIES_MAX, PIN_SECONDS_MAX, PUT_BYTES_MAX, OperationId
+from journal.volume import PAGE_ENTRIES_MAX, PIN_SECONDS_MAX, PUT_BYTES_MAX, FileStatus, OperationId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from journal.operation_window import Answer
     from journal.record import RecordHeader
     from journal.segment import SegmentHeader
-    from journal.volume import Buffer, FileStatus, MarkValue, Page, PathClaim
+    from journal.volume import Buffer, MarkValue, Page, PathClaim
 
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
@@ -142,7 +143,7 @@ class Journal:
             raise refused(JournalCode.TOO_LARGE, f"a put has at most {PUT_BYTES_MAX} bytes; stream what is larger")
 
         check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
-        return cast("FileStatus", await self.change(check, operation, payload))
+        return cast("FileStatus", await self.change(check, operation, payload, answers=FileStatus))
 
     def put_soon(
         self,
@@ -161,7 +162,7 @@ class Journal:
         if log.unacknowledged_bytes > self.settings.unacknowledged_bytes_max or len(payload) > PUT_BYTES_MAX:
             return False
         check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
-        answer = self._decide(check, operation, payload, payload_crc=payload_crc)
+        answer = self._decide(check, operation, payload, payload_crc=payload_crc, answers=FileStatus)
         log.acknowledged.call_back(log.end, answered, answer)
         return True
 
@@ -227,7 +228,7 @@ class Journal:
             wanted = preconditions.check_delete(self.pending, path, recursive=recursive, claim=claim)
             return Delete(path=path) if wanted else None
 
-        return bool(await self.change(check, operation, nothing=False))
+        return bool(await self.change(check, operation, nothing=False, answers=bool))
 
     async def rename(
         self,
@@ -296,9 +297,11 @@ class Journal:
         payload: Buffer = b"",
         *,
         nothing: Answer = None,
+        answers: type = NoneType,
     ) -> Answer:
         """Check, write and wait. `check` raises the refusal, or says what to write; None answers `nothing`.
 
+        `answers`: what this kind of change is answered by; an operation id of another kind is a BAD_REQUEST.
         Everything up to the wait happens at once, so that no other change comes between check and record. Cancelled
         while waiting: the record is written all the same, and the operation's answer is kept.
         """
@@ -306,7 +309,7 @@ class Journal:
         if self.log.unacknowledged_bytes > self.settings.unacknowledged_bytes_max:
             await self.wait_room()
         operation = operation or self._next_operation()
-        answer = self._decide(check, operation, payload, nothing=nothing)
+        answer = self._decide(check, operation, payload, nothing=nothing, answers=answers)
         if self.log.acknowledged.lsn < self.log.end:
             await self.log.acknowledged.wait(self.log.end)
         if isinstance(answer, JournalError):
@@ -321,10 +324,11 @@ class Journal:
         *,
         payload_crc: int | None = None,
         nothing: Answer = None,
+        answers: type,
     ) -> Answer:
         kept = self.pending.operations.find(operation)
         if kept is not None:
-            return kept.answer
+            return kept.answer if isinstance(kept.answer, (answers, JournalError)) else used_already(operation)
         try:
             change = check()
         except JournalError as refusal:

@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
-from journal.errors import JournalCode, JournalError, SupersededError
+from journal.errors import JournalCode, JournalError, SupersededError, refused
 from journal.volume import FileStatus, OperationId
 from sos_client.wire.msgpack_edge import pack, unpack
 
@@ -158,6 +158,15 @@ class OperationWindow:
             client, sequence, _, _, _ = other._kept.pop()
             del other._clients[client].answers[sequence]
         return other
+
+
+def used_already(operation: OperationId) -> JournalError:
+    """For a client that gives two changes of different kinds one id: the first one's answer would make no sense."""
+    return refused(
+        JournalCode.BAD_REQUEST,
+        f"operation {operation.sequence} of client {operation.client.hex()} was another kind of change: nothing was "
+        "done; each change needs an id of its own",
+    )
 
 
 def _packed(client: bytes, sequence: int, time_ms: int, answer: Answer) -> bytes:

@@ -74,7 +74,11 @@ def check_delete(image: Image, path: str, *, recursive: bool, claim: PathClaim |
 
 
 def check_rename(image: Image, source: str, target: str, *, overwrite: bool, claim: PathClaim | None) -> bool:
-    """Whether there is something to move (not onto itself). FENCED, NOT_FOUND, BAD_REQUEST, ALREADY_EXISTS and more."""
+    """Whether there is something to move (not onto itself). FENCED, NOT_FOUND, BAD_REQUEST, ALREADY_EXISTS and more.
+
+    BAD_PATH also when a path below `source` would be none below `target`: nobody could name that file any more, nor
+    could the cleaner.
+    """
     check_path(source)
     check_path(target)
     image.claims.check(source, claim, subtree=True)
@@ -95,7 +99,15 @@ def check_rename(image: Image, source: str, target: str, *, overwrite: bool, cla
         raise refused(JournalCode.NOT_DIRECTORY, f"{target} is a file, {source} a directory", path=target)
     if there is None:
         _check_parents(image, target)
+    if isinstance(moved, Directory) and _reaches_further(target, source):
+        for path, _ in nodes.walk(target, moved):
+            check_path(path)
     return True
+
+
+def _reaches_further(target: str, source: str) -> bool:
+    """Whether paths below `target` are longer than the same ones below `source`."""
+    return len(target.encode()) > len(source.encode()) or target.count("/") > source.count("/")
 
 
 def check_claim(image: Image, path: str, claim: PathClaim) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from journal.errors import JournalCode, refused
-from journal.volume import PUT_BYTES_MAX
+from journal.volume import PUT_BYTES_MAX, FileStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from journal.change import Commit
     from journal.journal import Journal
-    from journal.volume import Buffer, FileStatus, OperationId
+    from journal.volume import Buffer, OperationId
 
 
 class JournalWrite:
@@ -59,7 +59,7 @@ class JournalWrite:
         if self._held:
             await self._chunk(bytes(self._held))
         try:
-            status = await self._journal.change(lambda: self._check(self._written), self._operation)
+            status = await self._journal.change(lambda: self._check(self._written), self._operation, answers=FileStatus)
         finally:
             self._journal.abandon(self._upload)  # refused, or answered by an earlier attempt: the pieces are not needed
         return cast("FileStatus", status)

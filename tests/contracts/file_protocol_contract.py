@@ -14,6 +14,7 @@ import trio
 
 from journal.errors import JournalCode, JournalError
 from journal.volume import PUT_BYTES_MAX, FileStatus, Page, PathClaim, Volume
+from tests.contracts.client_mistakes import MistakesContract
 from tests.contracts.volume_histories import NEW, OLD, ModelContract, content, operation
 
 if TYPE_CHECKING:
@@ -442,6 +443,6 @@ class ClaimContract:
 
 
 class FileProtocolContract(
-    FileContract, StreamContract, DirectoryContract, OperationContract, ClaimContract, ModelContract
+    FileContract, StreamContract, DirectoryContract, OperationContract, ClaimContract, MistakesContract, ModelContract
 ):
     """All of it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import trio
@@ -97,7 +98,7 @@ class MemoryVolume:
         def run() -> FileStatus:
             return self._publish(path, bytes(payload), overwrite=overwrite, claim=claim, modified_ms=modified_ms)
 
-        status = await self._once(operation, run)
+        status = await self._once(operation, run, answers=FileStatus)
         assert isinstance(status, FileStatus)
         return status
 
@@ -121,11 +122,11 @@ class MemoryVolume:
         def run() -> FileStatus:
             return self._publish(path, payload, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
 
-        self._run_once(operation, run)
+        outcome = self._run_once(operation, run, answers=FileStatus)
         if self.held is None:
-            answered(self.outcomes[operation])
+            answered(outcome)
         else:
-            self.held.append(lambda: answered(self.outcomes[operation]))
+            self.held.append(lambda: answered(outcome))
         return True
 
     async def open_write(
@@ -198,7 +199,7 @@ class MemoryVolume:
                 self._touch_parent(path, self._next_ms())
             return True
 
-        return bool(await self._once(operation, run))
+        return bool(await self._once(operation, run, answers=bool))
 
     async def rename(
         self, source: str, target: str, *, overwrite: bool, operation: OperationId, claim: PathClaim | None = None
@@ -265,22 +266,24 @@ class MemoryVolume:
     # ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def once(self, operation: OperationId, run: Callable[[], Outcome]) -> Outcome:
-        return await self._once(operation, run)
+        return await self._once(operation, run, answers=FileStatus)
 
-    async def _once(self, operation: OperationId, run: Callable[[], Outcome]) -> Outcome:
+    async def _once(self, operation: OperationId, run: Callable[[], Outcome], *, answers: type = NoneType) -> Outcome:
         """Run the change now and remember what came of it, or give the first answer again."""
-        self._run_once(operation, run)
+        outcome = self._run_once(operation, run, answers=answers)
         await trio.lowlevel.checkpoint()
         if self.before_answer is not None:
             await self.before_answer()
-        outcome = self.outcomes[operation]
         if isinstance(outcome, JournalError):
             raise outcome
         return outcome
 
-    def _run_once(self, operation: OperationId, run: Callable[[], Outcome]) -> None:
+    def _run_once(self, operation: OperationId, run: Callable[[], Outcome], *, answers: type) -> Outcome:
         if operation in self.outcomes:
-            return
+            outcome = self.outcomes[operation]
+            if isinstance(outcome, (answers, JournalError)):
+                return outcome
+            return _no(JournalCode.BAD_REQUEST, "this operation id was used for another kind of change")
         if operation.sequence < self.oldest_kept.get(operation.client, 0):
             raise SupersededError(JournalCode.EXPIRED, "the operation is older than what is remembered")
         self.runs += 1
@@ -288,6 +291,7 @@ class MemoryVolume:
             self.outcomes[operation] = run()
         except JournalError as error:
             self.outcomes[operation] = error
+        return self.outcomes[operation]
 
     def _publish(
         self, path: str, content: bytes, *, overwrite: bool, claim: PathClaim | None, modified_ms: int | None
@@ -316,6 +320,8 @@ class MemoryVolume:
             raise _no(JournalCode.ALREADY_EXISTS, f"{target} exists", path=target)
         if existing is not None and moved.content is None:
             raise _no(JournalCode.NOT_DIRECTORY, f"{target} is a file", path=target)
+        for below in self._below(source):
+            _check_path(target + below[len(source) :])
         self._check_parents(target)
 
     def _check_parents(self, path: str) -> None:
