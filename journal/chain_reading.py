@@ -143,8 +143,8 @@ async def _records_of(
     piece_bytes = PIECE_BYTES if payloads else SKIPPING_PIECE_BYTES
     fed = at.lsn
     while at.lsn < stop:
-        length = min(piece_bytes, stop - fed)
-        piece = await copy.read(link.segment, fed - link.start, length) if length > 0 else b""
+        length = min(piece_bytes, stop - fed) if fed < stop else piece_bytes  # the last record may end behind `stop`
+        piece = await copy.read(link.segment, fed - link.start, length)
         reader.feed(piece)
         fed = Lsn(fed + len(piece))
         while at.lsn < stop:

@@ -16,7 +16,7 @@ from journal.image import Image
 from journal.index_snapshot import encode_snapshot, name_of_snapshot
 from journal.moments import AtBatch, AtLsn, AtTime, Now, parse_moment
 from journal.reading import VolumeReader, open_reader
-from journal.record import Epoch, Lsn
+from journal.record import HEADER_BYTES, Epoch, Lsn
 from journal.segment import SegmentReader
 from journal.stored_objects import StoredObject
 from tests.journal.histories import FIRST_TIME_MS, History
@@ -123,6 +123,14 @@ async def test_every_moment_is_the_image_of_the_log_up_to_it() -> None:
                 seen = await reader.image(moment)
                 assert (seen.lsn, seen.chain) == (image.lsn, image.chain)
                 assert list(seen.tree.walk()) == list(image.tree.walk())
+
+
+async def test_a_moment_inside_a_record_is_the_one_before_it() -> None:
+    history, snapshots = _batches(9)
+    for header in history.headers[:-1]:
+        for lsn in (header.lsn + 1, header.lsn + HEADER_BYTES - 1, header.lsn + HEADER_BYTES, header.end_lsn - 1):
+            reader = await open_reader("v", [_copy("a", history, snapshots)])
+            assert (await reader.image(AtLsn(lsn=Lsn(lsn)))).lsn == header.lsn
 
 
 async def test_a_batch_is_the_moment_of_its_commit() -> None:
