@@ -24,7 +24,7 @@ from journal.cli.output import (
     time_text,
 )
 from journal.cli.running import finish, run_async
-from journal.cli.views import open_log
+from journal.cli.views import open_log, unread_members
 from journal.copies import MemberCopy
 from journal.errors import JournalError
 from journal.moments import Now
@@ -75,6 +75,9 @@ async def _status(location: Location, style: Style, access: Access) -> None:
         image = await reader.image(Now())
         members = [await _member(reader, copy) for copy in reader.copies]
         members += [MemberStatus(label=a, verdict="SILENT") for a in access.servers if a not in _labels(members)]
+        if all(member.verdict != "SILENT" for member in members):  # who may be one of them under another name
+            unread = unread_members(reader, access)
+            members += [MemberStatus(label=address, verdict="UNKNOWN", remark=why) for address, why in unread]
     known = {member.identity for member in members if member.identity}
     missing = [one for one in reader.header.membership.members if one.identity.hex() not in known]
     whole = len([member for member in members if member.verdict == "OK" and member.identity])

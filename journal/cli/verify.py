@@ -14,7 +14,7 @@ from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, print_json, printable, progress, size_text
 from journal.cli.running import finish, run_async
-from journal.cli.views import LogView, open_log
+from journal.cli.views import LogView, open_log, unread_members
 from journal.moments import Now
 from journal.plain_directory import plan_files, write_files
 from journal.verification import CopyReport, Verdict, bytes_to_verify, verify_copy
@@ -36,6 +36,8 @@ _EXIT_OF = {
 def verify(*, location: Location, restore: bool, spark: bool, style: Style, access: Access) -> None:
     """Compare every copy, byte by byte: OK, WARNING or FAILURE.
 
+    Exits with 12 if a member lags or could not be read, with 8 if anything is damaged or missing.
+
     \b
     sos-journal verify payments --servers a:7400,b:7400,c:7400
     sos-journal verify sos://payments/q1 --spark --restore
@@ -48,6 +50,7 @@ async def _verify(location: Location, restore: bool, spark: bool, style: Style, 
     async with open_log(access, location.volume, "what is to be verified") as reader:
         with progress("verifying", bytes_to_verify(reader)) as advance:
             reports = [await verify_copy(reader, copy, advance) for copy in reader.copies]
+        reports += [CopyReport(label=address, problem=why) for address, why in unread_members(reader, access)]
         for report in reports:
             codes.append(_EXIT_OF[report.verdict])
             if style.json:

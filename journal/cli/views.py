@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from journal.cli.options import is_now, moment_of, need_copies
 from journal.cli.output import note
-from journal.copies import open_directory_copy, open_member_copy
+from journal.copies import MemberCopy, open_directory_copy, open_member_copy
 from journal.errors import JournalCode, JournalError, UnavailableError, refused
 from journal.gateway.client import open_volume
 from journal.paths import name_of
@@ -153,6 +153,18 @@ async def open_log(access: Access, volume: str, what: str) -> AsyncIterator[Volu
         for problem in reader.problems.values():
             note(f"warning: {problem.message}")
         yield reader
+
+
+def unread_members(reader: VolumeReader, access: Access) -> list[tuple[str, str]]:
+    """(address, why) of each member that no copy here is of; none if it is only a directory that is looked into."""
+    if not access.servers:
+        return []
+    read = {copy.client.server_identity for copy in reader.copies if isinstance(copy, MemberCopy)}
+    return [
+        (member.address, "does not answer" if member.address in access.servers else "not asked: add it to --servers")
+        for member in reader.header.membership.members
+        if member.identity not in read
+    ]
 
 
 @asynccontextmanager

@@ -144,7 +144,23 @@ def test_a_member_that_lags_or_is_silent_is_shown(
     ended = run_main("status", "payments", "--servers", two, "--json")
     assert ended.exit_code == 12
     assert [member["verdict"] for member in _status(ended)["members"]] == ["OK", "OK", "SILENT"]
-    assert run_main("status", "payments", "--servers", servers.addresses[0]).exit_code == 8
+    ended = run_main("status", "payments", "--servers", servers.addresses[0])
+    assert ended.exit_code == 8
+    assert ended.stdout.count("not asked: add it to --servers") == 2, "why it is a failure"
+
+
+def test_members_that_were_not_read_are_not_verified(
+    members: tuple[Servers, VolumeOnDisk, dict[str, bytes]], run_main: RunMain
+) -> None:
+    servers, volume, objects = members
+    for number in (0, 1, 2):
+        servers.store(number, objects, volume.history)
+    assert run_main("verify", "payments", "--servers", servers.option).exit_code == 0
+    ended = run_main("verify", "payments", "--json", "--servers", ",".join(servers.addresses[:2]))
+    assert ended.exit_code == 12
+    reports = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [report["verdict"] for report in reports] == ["OK", "OK", "WARNING"]
+    assert "not asked" in reports[2]["problem"]
 
 
 def test_a_directory_with_a_missing_segment_shows_the_rest_but_does_not_verify(
