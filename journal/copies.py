@@ -191,6 +191,8 @@ def _disk_errors(label: str) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EIO:
             raise damaged(f"{label} cannot be read: {error.strerror}") from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise journal_error(JournalCode.NO_SPACE, f"{label} cannot be written: {error.strerror}") from error
         raise UnavailableError(JournalCode.UNAVAILABLE, f"{label} cannot be read: {error.strerror}") from error
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 import trio
@@ -19,12 +20,31 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
+_EXIT_OF_ERRNO: Final = {
+    errno.ENOSPC: ExitCode.SPACE,
+    errno.EDQUOT: ExitCode.SPACE,
+    errno.EACCES: ExitCode.ACCESS,
+    errno.EPERM: ExitCode.ACCESS,
+    errno.EROFS: ExitCode.ACCESS,
+    errno.ENOENT: ExitCode.NOT_FOUND,
+    errno.ENOTDIR: ExitCode.NOT_FOUND,
+}
+"""What a plain directory or file may refuse. Anything else is a mistake here, or a machine that fails."""
+
+
+class _PipeClosedError(Exception):
+    """Whoever read our output has enough of it. (click would make a failure of BrokenPipeError.)"""
+
+
 def run_async(function: Callable[..., Awaitable[None]], *args: Any) -> None:
     """Run an async verb; the one error inside groups comes out as it is."""
     try:
-        trio.run(function, *args)
-    except BaseExceptionGroup as group:
-        raise _first(group) from None
+        try:
+            trio.run(function, *args)
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+    except BrokenPipeError:
+        raise _PipeClosedError from None
 
 
 def run_command(command: click.Command) -> NoReturn:
@@ -41,8 +61,8 @@ def run_command(command: click.Command) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has enough of it
+    except _PipeClosedError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in the buffer
         code = ExitCode.DONE
     except VerdictError as error:
         code = error.code
@@ -50,8 +70,9 @@ def run_command(command: click.Command) -> NoReturn:
         _complain(getattr(error, "message", None) or str(error))
         code = exit_code_of(error)
     except OSError as error:
-        _complain(f"{error.filename or 'the system'}: {error.strerror or error}")
-        code = ExitCode.UNEXPECTED
+        code = _EXIT_OF_ERRNO.get(error.errno or 0, ExitCode.UNEXPECTED)
+        where = error.filename or ("what is written to" if code is ExitCode.SPACE else "the system")
+        _complain(f"{where}: {error.strerror or error}")
     except Exception as error:  # the last one: a person gets a sentence, whoever asks gets the traceback
         if os.environ.get("SOS_DEBUG"):
             traceback.print_exc()
