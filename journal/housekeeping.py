@@ -43,6 +43,7 @@ class Housekeeping:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self.oldest_lsn = 0  # moments before this one cannot be pinned any more: what makes them readable goes
         self._boundaries: dict[int, Boundary] = {}  # where images can be had from
         self._looked_back = False
         self._last: SnapshotObject | None = None
@@ -101,15 +102,15 @@ class Housekeeping:
         if not self.retention.is_limited:
             return
         await self._look_back()
-        early = self._horizon(image, self.retention.third)
-        past = await self._resolved(self._horizon(image, self.retention))
-        if past is not None:
+        early = self._horizon(self.retention.third)
+        past = await self._resolved(self._horizon(self.retention))
+        if past is not None and past.lsn <= self._pinned():
             await self._delete(past)
         if early is not None:
             log, live = self._journal.log, image.tree.objects_in_use()
             chosen = cleaner.to_relocate(log.links, early, past, end=log.end, live=live)
             await self._relocate(image, {link.segment for link in chosen})
-        if past is not None:
+        if past is not None and past.lsn <= self._pinned():
             target = cleaner.trim_target(self._journal.log.links, past)
             if target > self._journal.pending.trim:
                 self._journal.write(Trim(lsn=Lsn(target)))
@@ -130,12 +131,20 @@ class Housekeeping:
             self._boundaries[boundary.lsn] = resolved
         return resolved
 
-    def _horizon(self, image: Image, retention: Retention) -> Boundary | None:
-        pinned = (pin.lsn for pin in image.pins.values() if pin.expires_ms > image.time_ms)
-        log = self._journal.log
+    def _horizon(self, retention: Retention) -> Boundary | None:
+        log, pinned = self._journal.log, [self._pinned()]
         return cleaner.horizon(
             self._boundaries.values(), end=log.end, now_ms=log.now_ms(), retention=retention, pinned=pinned
         )
+
+    def _pinned(self) -> int:
+        """The oldest moment that somebody keeps; the log's end if nobody does.
+
+        Asked again after each wait: a pin that came meanwhile counts.
+        """
+        log = self._journal.log
+        pins, now_ms = self._journal.pending.pins.values(), log.now_ms()
+        return min((pin.lsn for pin in pins if pin.expires_ms > now_ms), default=log.end)
 
     # ---- index snapshots
 
@@ -176,6 +185,7 @@ class Housekeeping:
             log.retain(trim)
         if not trim:
             return
+        self.oldest_lsn = past.lsn
         log.trim_snapshot = past.snapshot
         self._boundaries = {lsn: one for lsn, one in self._boundaries.items() if lsn >= past.lsn}
         kept = [one.snapshot.name for one in self._boundaries.values()]

@@ -263,7 +263,7 @@ class Journal:
                 raise refused(JournalCode.BAD_REQUEST, f"a pin holds for up to {PIN_SECONDS_MAX} seconds")
             if not seconds:
                 return Pin(name=name, lsn=Lsn(lsn), expires_ms=0)
-            if lsn < self.pending.trim:
+            if lsn < max(self.pending.trim, self.housekeeping.oldest_lsn):
                 raise refused(JournalCode.OUT_OF_RETENTION, f"LSN {lsn} is older than what is kept")
             if lsn > self.acknowledged_lsn:
                 raise refused(JournalCode.BAD_REQUEST, f"LSN {lsn} is not reached yet")

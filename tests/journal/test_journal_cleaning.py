@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
-from journal.errors import JournalCode, JournalError
+from journal.errors import JournalCode, JournalError, RefusedByVolumeError
+from journal.housekeeping import Housekeeping
+from journal.moments import AtLsn
+from journal.reading import open_reader
+from journal.record import Lsn
 from journal.settings import JournalSettings
-from tests.journal.cluster import MemoryCluster, content, create, memory_cluster, new_disk, open_on
+from tests.journal.cluster import VOLUME, MemoryCluster, content, create, memory_cluster, new_disk, open_on
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -102,6 +107,40 @@ async def test_a_pin_keeps_the_past_until_it_is_released(autojump_clock: MockClo
             with pytest.raises(JournalError) as caught:
                 await journal.pin("fork", lsn=lsn, seconds=1)
             assert caught.value.code is JournalCode.OUT_OF_RETENTION
+
+
+@pytest.mark.parametrize("step", ["_resolved", "_delete_on", "_relocate"])
+async def test_a_pin_that_comes_while_the_past_is_cleaned_away(
+    step: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused, or what it keeps stays readable: whatever the cleaner had decided before."""
+    original, moments, answers = getattr(Housekeeping, step), dict[int, bytes](), list[int | None]()
+
+    async with memory_cluster("abc") as servers:
+        await create(servers)
+        async with open_on(servers, settings=SETTINGS) as journal:
+
+            async def pin_meanwhile(*arguments: Any) -> Any:
+                if journal.log.progress.trim and not answers:
+                    reader = await open_reader(VOLUME, journal.replicas.sources())
+                    oldest = min(lsn for lsn in moments if lsn >= reader.oldest_lsn)
+                    answers.append(None)
+                    with suppress(RefusedByVolumeError):
+                        await journal.pin("fork", lsn=oldest, seconds=3600)
+                        answers[0] = oldest
+                return await original(*arguments)
+
+            monkeypatch.setattr(Housekeeping, step, pin_meanwhile)
+            for number in range(900):
+                await journal.put("state", data := bytes(10_000) + bytes([number % 256]), overwrite=True)
+                moments[journal.acknowledged_lsn] = data
+                await trio.sleep(1)
+            (pinned,) = answers
+            assert pinned is not None or step == "_delete_on"
+            if pinned is not None:
+                reader = await open_reader(VOLUME, journal.replicas.sources())
+                image = await reader.image(AtLsn(lsn=Lsn(pinned)))
+                assert b"".join([piece async for piece in reader.read_file(image, "state")]) == moments[pinned]
 
 
 async def test_time_alone_lets_the_past_go(autojump_clock: MockClock) -> None:
