@@ -56,12 +56,14 @@ class JournalWrite:
         self._over = True
         if not self._written:
             return await self._put(bytes(self._held))
-        if self._held:
-            await self._chunk(bytes(self._held))
         try:
+            if self._held:
+                await self._chunk(bytes(self._held))
             status = await self._journal.change(lambda: self._check(self._written), self._operation, answers=FileStatus)
         finally:
-            self._journal.abandon(self._upload)  # refused, or answered by an earlier attempt: the pieces are not needed
+            # Refused, cancelled, no room, or answered by an earlier attempt: nobody needs the pieces, and as long as
+            # they are there the log cannot be trimmed.
+            self._journal.abandon(self._upload)
         return cast("FileStatus", status)
 
     async def cancel(self) -> None:

@@ -8,7 +8,8 @@ import pytest
 import trio
 
 from journal.errors import JournalCode, JournalError
-from journal.volume import FileStatus, OperationId
+from journal.settings import JournalSettings
+from journal.volume import PUT_BYTES_MAX, FileStatus, OperationId
 from sos_client.wire.checksum import crc32c
 from tests.journal.cluster import content, create, memory_cluster, new_disk, open_on
 
@@ -89,3 +90,25 @@ async def test_what_a_callback_answers_is_shown_by_then(autojump_clock: MockCloc
                 assert taken
             await journal.put("last", b"")
     assert [status.path for status in shown] == ["offsets/0", "offsets/1", "offsets/2"]
+
+
+async def test_pieces_of_a_commit_that_finds_no_room_are_given_up(autojump_clock: MockClock) -> None:
+    """As long as they are there, the log cannot be trimmed."""
+    settings = JournalSettings(unacknowledged_bytes_max=PUT_BYTES_MAX, quorum_seconds=5)
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings) as journal:
+            write = await journal.open_write("large")
+            await servers.down("a")
+            for _ in range(2):
+                await write.write(bytes(PUT_BYTES_MAX - 1))
+            assert journal.pending.uploads
+            with pytest.raises(JournalError) as caught:
+                await write.commit()
+            assert caught.value.code is JournalCode.UNAVAILABLE
+            await servers.up("a")
+            await trio.sleep(5)
+            await journal.put("next", b"")
+            assert not journal.pending.uploads
+            assert not journal.acknowledged.uploads
+            assert not journal.acknowledged.tree.objects_in_use()
