@@ -54,7 +54,10 @@ async def carry_out(reader: VolumeReader, repair: Repair, progress: Callable[[in
     if parse_snapshot_name(repair.object) is not None:
         data = await _whole_snapshot(reader, repair.object, others)
     else:
-        link = next(link for link in reader.chain.links if link.segment == repair.object)
+        link = next((link for link in reader.chain.links if link.segment == repair.object), None)
+        if link is None:  # before all that these copies have in one piece: they do not even know where it begins
+            message = f"LOST: no copy here has {repair.object}: name the servers, too"
+            raise DamagedJournalError(JournalCode.LOST, message, object=repair.object)
         stop = reader.acknowledged_lsn if link.end is None else link.end
         data = await read_segment(link, others, stop=stop)
     assert isinstance(repair.copy, MemberCopy | DirectoryCopy)

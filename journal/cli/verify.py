@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import aclosing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,12 +13,16 @@ from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_di
 from journal.cli.exit_codes import ExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, print_json, printable, progress, size_text
+from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, note, print_json, printable, progress, size_text
 from journal.cli.running import finish, run_async
 from journal.cli.views import LogView, open_log, unread_members
+from journal.errors import JournalCode, JournalError
 from journal.moments import Now
 from journal.plain_directory import plan_files, write_files
 from journal.verification import CopyReport, Verdict, bytes_to_verify, verify_copy
+
+if TYPE_CHECKING:
+    from journal.reading import VolumeReader
 
 COLOUR_OF = {Verdict.OK: GOOD, Verdict.WARNING: DOUBTFUL, Verdict.FAILURE: BAD}
 _EXIT_OF = {
@@ -57,17 +62,30 @@ async def _verify(location: Location, restore: bool, spark: bool, style: Style, 
                 print_json(report_json(report))
             else:
                 print_report(report)
+        if restore or spark:
+            codes.append(await _contents(reader, location, style, restore=restore, spark=spark))
+    finish(max(codes, key=_badness))
+
+
+async def _contents(reader: VolumeReader, location: Location, style: Style, *, restore: bool, spark: bool) -> ExitCode:
+    """What the log adds up to. If damage is in the way, that is the verdict, whatever reading it ends with."""
+    codes = [ExitCode.DONE]
+    try:
         view = LogView(reader, await reader.image(Now()))
         if restore:
             await _restore_in_scratch(view, location, style)
-        if spark:
-            for root, diagnosis in (await diagnoses(view, location.path)).items():
-                codes.append(EXIT_OF[diagnosis.severity])
-                if style.json:
-                    print_json(diagnosis_json(root, diagnosis))
-                else:
-                    print_diagnosis(root, diagnosis)
-    finish(max(codes, key=_badness))
+        for root, diagnosis in (await diagnoses(view, location.path) if spark else {}).items():
+            codes.append(EXIT_OF[diagnosis.severity])
+            if style.json:
+                print_json(diagnosis_json(root, diagnosis))
+            else:
+                print_diagnosis(root, diagnosis)
+    except JournalError as error:
+        if error.code is not JournalCode.OUT_OF_RETENTION:
+            raise
+        note(error.message)
+        return ExitCode.DAMAGED
+    return max(codes, key=_badness)
 
 
 def _badness(code: ExitCode) -> int:

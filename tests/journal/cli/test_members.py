@@ -175,6 +175,15 @@ def test_a_directory_with_a_missing_segment_shows_the_rest_but_does_not_verify(
     ended = run_main("verify", "payments", *where)
     assert ended.exit_code == 8
     assert "LOST: the segment is not here" in ended.stdout
+    for snapshot in (saved.root / "payments").glob("*.idx"):
+        snapshot.unlink()
+    for options in ((), ("--spark",), ("--restore",)):
+        ended = run_main("verify", "payments", *options, *where)
+        assert ended.exit_code == 8, ended.stderr
+        assert "LOST: the segment is not here" in ended.stdout
+    ended = run_main("repair", "payments", *where)
+    assert ended.exit_code == 8
+    assert "LOST: no copy here has" in ended.stdout
 
 
 def test_damage_on_members_in_different_places_is_mended_beside_it(
