@@ -120,12 +120,11 @@ class VolumeReader:
             return Image()
         if failures:
             raise failures[0]
-        raise refused(
-            JournalCode.OUT_OF_RETENTION,
-            f"LSN {lsn} is older than what is kept {self._where}: the oldest moment that can be read is LSN "
-            f"{self.oldest_lsn}",
-            oldest=self.oldest_lsn,
-        )
+        what = f"the oldest moment that can be read is LSN {self.oldest_lsn}"
+        if lsn >= self.oldest_lsn:
+            what = f"the log before LSN {self.chain.links[0].start} is missing, and no index snapshot stands for it"
+        message = f"LSN {lsn} is older than what is kept {self._where}: {what}"
+        raise refused(JournalCode.OUT_OF_RETENTION, message, oldest=self.oldest_lsn)
 
     @property
     def _where(self) -> str:

@@ -190,9 +190,11 @@ class Replica:
             self._log.advanced()
 
     def _lost(self, error: SosError | JournalError) -> None:
-        if self.problem is None:
-            _LOG.warning("%s does not follow: %s", self.member, error)
-        self.problem = str(error)
+        problem = str(error)
+        must_act = isinstance(error, NotTheMemberError | DamagedJournalError) and problem != self.problem
+        if self.problem is None or must_act:  # often only a restart at first, and then it came back empty
+            _LOG.warning("%s does not follow: %s", self.member, problem)
+        self.problem = problem
         self._log.progress.lost_contact(self.member)
 
     def _fenced(self, error: RefusedError) -> None:

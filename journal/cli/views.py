@@ -6,13 +6,16 @@ the service, or the log on servers and in a directory.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
 
 from journal.cli.options import is_now, moment_of, need_copies
 from journal.cli.output import note
 from journal.copies import MemberCopy, open_directory_copy, open_member_copy
 from journal.errors import JournalCode, JournalError, UnavailableError, refused
-from journal.gateway.client import open_volume
+from journal.gateway.client import ClientSettings, open_volume
+from journal.gateway.limits import CLIENT_SECONDS
 from journal.paths import name_of
 from journal.plain_directory import Source
 from journal.range_reading import group_extents, read_group
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from journal.plain_directory import PlannedFile
     from journal.reading import VolumeReader
     from journal.volume import FileStatus, Page
+    from sos_client.wire.errors import SosError
+
+_PATIENCE_SECONDS: Final = 2.0  # a service that is started again is back sooner
 
 
 class View(Source, Protocol):
@@ -183,12 +189,28 @@ async def open_view(access: Access, location: Location, at: str, style: Style) -
         raise refused(JournalCode.BAD_REQUEST, "say where the volume is, with --service, --servers or --dir")
 
 
+class _Patience:
+    """Tells the person who waits for a service that does not answer, once, why, and for how long it may go on."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._told = False
+
+    def __call__(self, error: SosError) -> None:
+        now = trio.current_time()
+        self._since = now if self._since is None else self._since
+        if not self._told and now - self._since >= _PATIENCE_SECONDS:
+            self._told = True
+            note(f"{error}; trying for up to {CLIENT_SECONDS:g} s")
+
+
 @asynccontextmanager
 async def open_service(access: Access, volume: str) -> AsyncIterator[RemoteVolume]:
     """The volume behind the service that the options name."""
     if not access.services:
         raise refused(JournalCode.BAD_REQUEST, "changes go through a journal service: name it with --service")
+    settings = ClientSettings(on_trouble=_Patience())
     async with open_volume(
-        access.services, volume, token=access.token, tls=access.tls, client_name="sos-journal"
+        access.services, volume, token=access.token, tls=access.tls, client_name="sos-journal", settings=settings
     ) as remote:
         yield remote

@@ -40,11 +40,15 @@ A = TypeVar("A", bound=m.Answer)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """`seconds`: how long one operation may take in all, retries included. `chance`: for runs that are repeatable."""
+    """`seconds`: how long one operation may take in all, retries included. `chance`: for runs that are repeatable.
+
+    `on_trouble` is told what went wrong each time that an operation is about to be tried again.
+    """
 
     seconds: float = limits.CLIENT_SECONDS
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     chance: random.Random = field(default_factory=random.SystemRandom)
+    on_trouble: Callable[[SosError], None] | None = None
 
 
 @asynccontextmanager
@@ -211,6 +215,8 @@ class RemoteVolume:
                         return await self._believed(attempt, link)
                 except SosError as error:
                     pause_seconds = persistence.after(error, self._settings.chance.random())
+                    if self._settings.on_trouble is not None:
+                        self._settings.on_trouble(error)
                 await trio.sleep(pause_seconds)
         raise persistence.out_of_time(self._settings.seconds)
 

@@ -126,3 +126,20 @@ async def test_a_change_that_cannot_be_proven_changes_nothing(autojump_clock: Mo
             assert await content(journal, "x") == b"1"
             members = journal.log.segment.membership.configuration.members
             assert {member.address for member in members} == {"a:7400", "b:7400", "c:7400"}
+
+
+async def test_a_member_that_comes_back_empty_is_reported_though_it_was_only_away_at_first(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with memory_cluster("abc") as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("a", b"1")
+            await servers.down("c")
+            await trio.sleep(10)
+            await servers.wipe("c")
+            await servers.up("c")
+            await trio.sleep(30)
+            told = [record.getMessage() for record in caplog.records if "c:7400 does not follow" in record.getMessage()]
+            assert len(told) == 2, "once that it is away, once that it must be replaced"
+            assert "has lost the volume: replace the member" in told[1]

@@ -105,6 +105,14 @@ def test_what_is_not_there_at_all(tmp_path: Path, run_main: RunMain) -> None:
     assert "--service, --servers or --dir" in ended.stderr
 
 
+def test_who_waits_for_a_silent_service_is_told_so() -> None:
+    command = [sys.executable, "-m", "journal", "ls", "v", "--service", "127.0.0.1:1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == "127.0.0.1:1: connection refused; trying for up to 120 s\n"
+        waiting.kill()
+
+
 def test_the_process_exits_with_the_code(tmp_path: Path) -> None:
     arguments = [sys.executable, "-m", "journal", "ls", "v", "--dir", str(tmp_path / "nowhere")]
     run = subprocess.run(arguments, capture_output=True, text=True, check=False)
