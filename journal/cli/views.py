@@ -166,10 +166,11 @@ def unread_members(reader: VolumeReader, access: Access) -> list[tuple[str, str]
     if not access.servers:
         return []
     read = {copy.client.server_identity for copy in reader.copies if isinstance(copy, MemberCopy)}
+    labels = {copy.label for copy in reader.copies}  # a server that was wiped answers there, and says so itself
     return [
         (member.address, "does not answer" if member.address in access.servers else "not asked: add it to --servers")
         for member in reader.header.membership.members
-        if member.identity not in read
+        if member.identity not in read and member.address not in labels
     ]
 
 

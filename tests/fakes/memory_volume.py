@@ -126,7 +126,7 @@ class MemoryVolume:
         if self.held is None:
             answered(outcome)
         else:
-            self.held.append(lambda: answered(outcome))
+            self.held.append(lambda: answered(self._run_once(operation, run, answers=FileStatus)))
         return True
 
     async def open_write(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from journal.change import Put
+from journal.membership import Configuration, Membership
 from tests.journal.cli.conftest import Cli, RunMain, VolumeOnDisk, write_query
 from tests.journal.cli.servers import Servers, sos_servers
 
@@ -161,6 +163,22 @@ def test_members_that_were_not_read_are_not_verified(
     reports = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [report["verdict"] for report in reports] == ["OK", "OK", "WARNING"]
     assert "not asked" in reports[2]["problem"]
+
+
+def test_a_server_that_was_wiped_is_shown_once(tmp_path: Path, volume: VolumeOnDisk, run_main: RunMain) -> None:
+    with sos_servers(tmp_path, "payments") as servers:
+        *others, last = servers.membership.configuration.members
+        configuration = Configuration(members=(*others, replace(last, identity=bytes(16))), acknowledgements=2)
+        volume.history.membership = Membership(configuration=configuration)
+        write_query(volume, "q1", "none", batches=2)
+        volume.save()
+        objects = {name: bytes(data) for name, data in volume.history.segments.items()} | volume.snapshots
+        for number in (0, 1):
+            servers.store(number, objects, volume.history)
+        for verb in ("status", "verify"):
+            ended = run_main(verb, "payments", "--servers", servers.option)
+            assert ended.exit_code != 0
+            assert [line.startswith(last.address) for line in ended.stdout.splitlines()].count(True) == 1, ended.stdout
 
 
 def test_a_directory_with_a_missing_segment_shows_the_rest_but_does_not_verify(
