@@ -24,6 +24,7 @@ from journal.index_snapshot import encode_snapshot, name_of_snapshot
 from journal.log import SnapshotObject
 from journal.nodes import Extent
 from journal.record import Lsn
+from journal.volume import VolumeDescription
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
 
 if TYPE_CHECKING:
@@ -60,6 +61,14 @@ class Housekeeping:
         if settings.retention_seconds or settings.retention_bytes:
             return Retention(seconds=settings.retention_seconds, bytes=settings.retention_bytes)
         return Retention(seconds=header.retention_seconds, bytes=header.retention_bytes)
+
+    def description(self) -> VolumeDescription:
+        """What is to be known for reading the log."""
+        return VolumeDescription(
+            servers=tuple(member.address for member in self._journal.log.segment.membership.members),
+            retention_seconds=self.retention.seconds,
+            retention_bytes=self.retention.bytes,
+        )
 
     def start(self, nursery: trio.Nursery) -> None:
         """Work until the nursery is cancelled."""

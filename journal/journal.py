@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from journal.operation_window import Answer
     from journal.record import RecordHeader
     from journal.segment import SegmentHeader
-    from journal.volume import Buffer, MarkValue, Page, PathClaim
+    from journal.volume import Buffer, MarkValue, Page, PathClaim, VolumeDescription
 
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
@@ -287,6 +287,9 @@ class Journal:
     async def list(self, path: str, *, after: str = "", limit: int = PAGE_ENTRIES_MAX) -> Page:
         self.log.acknowledged.check()
         return self.acknowledged.tree.list_page(check_path(path), after=after, limit=limit)
+
+    async def describe(self) -> VolumeDescription:
+        return self.housekeeping.description()
 
     # ---- how a change is made
 

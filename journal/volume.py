@@ -59,6 +59,15 @@ class Page:
     more: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeDescription:
+    """Where a volume's log is kept, and how long its owner keeps the past; 0: not limited in that way."""
+
+    servers: tuple[str, ...]
+    retention_seconds: int
+    retention_bytes: int
+
+
 class StreamedWrite(Protocol):
     """A large file on its way. Nothing of it is visible before commit; without commit it never existed."""
 
@@ -149,6 +158,9 @@ class Volume(Protocol):
 
     async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId) -> None:
         """Name this moment by keys and values, e.g. a batch's number."""
+
+    async def describe(self) -> VolumeDescription:
+        """For whoever is to read the log itself."""
 
 
 class ServedVolume(Volume, Protocol):

@@ -111,7 +111,7 @@ class _Question:
             token=token_of(Path(self.token_file) if self.token_file else None),
             tls=tls_context(authorities, wanted=False),
         )
-        if not access.has_copies:
+        if not access.servers and access.directory is None:
             raise refused(JournalCode.BAD_REQUEST, "say where the log is, with the option servers or dir")
         async with AsyncExitStack() as stack:
             copies = await stack.enter_async_context(open_copies(access, self.volume))

@@ -59,7 +59,7 @@ def command() -> None:
 
     \b
     A volume is looked for
-      --service HOST:PORT    at the journal service (the present)
+      --service HOST:PORT    at the journal service, which names the servers for the past
       --servers A,B,C        straight on the SOS servers (any moment that is kept)
       --dir DIR              in a service's directory, or a backup
     """

@@ -43,7 +43,7 @@ def backup(*, location: Location, directory: Path, dry_run: bool, style: Style, 
 
 
 async def _backup(location: Location, directory: Path, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001
-    async with open_log(access, location.volume, "what is to be backed up") as reader:
+    async with open_log(access, location.volume) as reader:
         folder = directory / location.volume
         if not dry_run:
             folder.mkdir(parents=True, exist_ok=True)

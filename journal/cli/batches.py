@@ -58,7 +58,7 @@ def batches(*, location: Location, last: int, offsets: bool, style: Style, acces
 
 
 async def _batches(location: Location, last: int, offsets: bool, style: Style, access: Access) -> None:  # noqa: FBT001
-    async with open_log(access, location.volume, "the history of batches") as reader:
+    async with open_log(access, location.volume) as reader:
         with progress("reading the log", sum(reader.lengths().values())) as advance:
             found = await last_batches(reader, location.path, last, advance)
         if not found:

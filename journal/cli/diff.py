@@ -39,7 +39,7 @@ def diff(*, location: Location, before: str, after: str, exit_code: bool, style:
 
 
 async def _diff(location: Location, before: str, after: str, exit_code: bool, style: Style, access: Access) -> None:  # noqa: FBT001
-    async with open_log(access, location.volume, "the past") as reader:
+    async with open_log(access, location.volume) as reader:
         images = [await reader.image(moment_of(text, style), path=location.path) for text in (before, after)]
     old, new = (_files(image, location.path) for image in images)
     changes = []

@@ -16,7 +16,7 @@ from journal.cli.options import Access, Style, access_options, at_option, moment
 from journal.cli.output import print_json, printable, progress, size_text, tree_text
 from journal.cli.pins import pinned
 from journal.cli.running import run_async
-from journal.cli.views import LogView, open_log, open_service
+from journal.cli.views import LogView, log_access, open_log, open_service
 from journal.errors import JournalCode, refused
 from journal.journal import open_journal
 from journal.paths import SCRATCH_PREFIX
@@ -46,7 +46,7 @@ def fork(
     TARGET is in the volume of SOURCE, in another one (--to-service), or in a new one, which is made on the servers.
     Both are written sos://VOLUME/path; the source goes on undisturbed.
 
-    The source is read from the log (--servers or --dir), the target is written through its service; it appears at once.
+    The source is read from the log, the target is written through its service; it appears at once.
 
     \b
     sos-journal fork sos://payments/q1 sos://payments/q1-again --at batch:41
@@ -65,7 +65,8 @@ async def _fork(
     access: Access,
 ) -> None:
     source, target = ends
-    async with open_log(access, source.volume, "what is to be forked") as reader:
+    access = await log_access(access, source.volume)
+    async with open_log(access, source.volume) as reader:
         view = LogView(reader, await reader.image(moment_of(at, style), path=source.path))
         files = [_new_file(view, status, source.path) async for status in view.walk(source.path)]
         files = [file for file in files if not f"/{file.path}".startswith(f"/{SCRATCH_PREFIX}")]

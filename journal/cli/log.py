@@ -105,7 +105,7 @@ async def _log(
     style: Style,
     access: Access,
 ) -> None:
-    async with open_log(access, location.volume, "what was changed") as reader:
+    async with open_log(access, location.volume) as reader:
         since, until = moments
         start = 0 if since is None else await reader.lsn_of(moment_of(since, style), path=location.path)
         end = await reader.lsn_of(moment_of(until, style), path=location.path)

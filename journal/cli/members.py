@@ -10,8 +10,7 @@ from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, split_addresses, style_options
 from journal.cli.output import print_json, print_table, printable, progress
 from journal.cli.running import run_async
-from journal.cli.views import open_log
-from journal.errors import JournalCode, refused
+from journal.cli.views import log_access, open_log
 from journal.membership_change import Wish, change_members, find_member
 from journal.settings import Surroundings
 
@@ -42,7 +41,7 @@ def show(*, location: Location, style: Style, access: Access) -> None:
 
 
 async def _show(location: Location, style: Style, access: Access) -> None:
-    async with open_log(access, location.volume, "who the members are") as reader:
+    async with open_log(access, location.volume) as reader:
         _print(reader.header, style)
 
 
@@ -88,13 +87,11 @@ def _address(text: str) -> str:
 
 
 def _change(location: Location, wish: Wish, *, dry_run: bool, style: Style, access: Access) -> None:
-    if not access.servers:
-        raise refused(JournalCode.BAD_REQUEST, "say where the members are: --servers HOST:PORT,HOST:PORT,…")
     run_async(_plan if dry_run else _carry_out, location, wish, style, access)
 
 
 async def _plan(location: Location, wish: Wish, style: Style, access: Access) -> None:
-    async with open_log(access, location.volume, "who the members are") as reader:
+    async with open_log(access, location.volume) as reader:
         configuration = reader.header.membership.configuration
         leaving = None if wish.leaving is None else find_member(configuration, wish.leaving)
     if style.json:
@@ -104,6 +101,7 @@ async def _plan(location: Location, wish: Wish, style: Style, access: Access) ->
 
 
 async def _carry_out(location: Location, wish: Wish, style: Style, access: Access) -> None:
+    access = await log_access(access, location.volume)
     surroundings = Surroundings(token=access.token, tls=access.tls)
     with progress("filling the new member", None) as advance:
         header = await change_members(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from journal.errors import JournalCode, refused
 from journal.moments import parse_moment
 from sos_client.wire.errors import SosError
 from sos_client.wire.names import parse_token
@@ -36,11 +35,6 @@ class Access:
     directory: Path | None
     token: bytes | None
     tls: ssl.SSLContext | None
-
-    @property
-    def has_copies(self) -> bool:
-        """Whether the log itself can be read, not only what the service shows."""
-        return bool(self.servers) or self.directory is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,12 +145,6 @@ def moment_of(text: str, style: Style) -> Moment:
     """The moment that `--at` says; times without a zone are local, or UTC with --utc."""
     zone = style.zone or dt.datetime.now().astimezone().tzinfo or dt.UTC
     return parse_moment(text, now_ms=time.time_ns() // 1_000_000, zone=zone)
-
-
-def need_copies(access: Access, what: str) -> None:
-    """BAD_REQUEST unless the log itself can be read."""
-    if not access.has_copies:
-        raise refused(JournalCode.BAD_REQUEST, f"{what} is read from the log: say where it is, with --servers or --dir")
 
 
 def is_now(text: str) -> bool:

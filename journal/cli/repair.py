@@ -82,7 +82,7 @@ async def _accept_loss(location: Location, style: Style, access: Access) -> None
 
 async def _repair(location: Location, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001
     failed = False
-    async with open_log(access, location.volume, "what is to be repaired") as reader:
+    async with open_log(access, location.volume) as reader:
         with progress("verifying", bytes_to_verify(reader)) as advance:
             reports = {copy.label: await verify_copy(reader, copy, advance) for copy in reader.copies}
         repairs = [one for copy in reader.copies for one in plan_repairs(reader, copy, reports[copy.label])]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
+import trio
 
 from journal.cli.exit_codes import ExitCode
 from journal.cli.locations import Location, LocationType
@@ -24,7 +26,7 @@ from journal.cli.output import (
     time_text,
 )
 from journal.cli.running import finish, run_async
-from journal.cli.views import open_log, unread_members
+from journal.cli.views import log_access, open_log, open_service, unread_members
 from journal.copies import MemberCopy
 from journal.errors import JournalError
 from journal.moments import Now
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from journal.copies import Copy
     from journal.image import Image
     from journal.reading import VolumeReader
+    from journal.segment import SegmentHeader
+    from journal.volume import VolumeDescription
+
+SERVICE_SECONDS_MAX: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,9 @@ def status(*, location: Location, style: Style, access: Access) -> None:
 
 
 async def _status(location: Location, style: Style, access: Access) -> None:
-    async with open_log(access, location.volume, "the status of members") as reader:
+    access = await log_access(access, location.volume)
+    service = await _asked(access, location.volume)
+    async with open_log(access, location.volume) as reader:
         image = await reader.image(Now())
         members = [await _member(reader, copy) for copy in reader.copies]
         members += [MemberStatus(label=a, verdict="SILENT") for a in access.servers if a not in _labels(members)]
@@ -84,10 +92,19 @@ async def _status(location: Location, style: Style, access: Access) -> None:
     needed = reader.header.membership.configuration.acknowledgements
     verdict = _verdict(members, whole=whole, needed=needed, servers_asked=bool(access.servers), missing=len(missing))
     if style.json:
-        print_json(_as_json(reader, image, members, verdict))
+        print_json(_as_json(reader, image, members, verdict, service))
     else:
-        _print(reader, image, members, verdict, style)
+        _print(reader, image, members, verdict, service, style)
     finish({"OK": ExitCode.DONE, "WARNING": ExitCode.WARNING}.get(verdict, ExitCode.DAMAGED))
+
+
+async def _asked(access: Access, volume: str) -> VolumeDescription | None:
+    """What the service says of the volume, if it says so soon: a status must not wait for one that is away."""
+    if access.services:
+        with trio.move_on_after(SERVICE_SECONDS_MAX), suppress(JournalError):
+            async with open_service(access, volume) as service:
+                return await service.describe()
+    return None
 
 
 def _labels(members: list[MemberStatus]) -> set[str]:
@@ -136,7 +153,14 @@ async def _member(reader: VolumeReader, copy: Copy) -> MemberStatus:
     )
 
 
-def _print(reader: VolumeReader, image: Image, members: list[MemberStatus], verdict: str, style: Style) -> None:
+def _print(
+    reader: VolumeReader,
+    image: Image,
+    members: list[MemberStatus],
+    verdict: str,
+    service: VolumeDescription | None,
+    style: Style,
+) -> None:
     header, last = reader.header, max(reader.chain.ends.values(), key=lambda one: one.lsn)
     configuration = header.membership.configuration
     colour = {"OK": GOOD, "WARNING": DOUBTFUL}.get(verdict, BAD)
@@ -151,7 +175,7 @@ def _print(reader: VolumeReader, image: Image, members: list[MemberStatus], verd
             ("acknowledged", f"LSN {reader.acknowledged_lsn} (as far as records tell)"),
             ("last record", f"{time_text(last.time_ms, style.zone)}, {duration_text(max(0, age_ms))} ago"),
             ("files", f"{image.tree.file_count}, {size_text(sum(image.tree.live_bytes))} live"),
-            ("retention", _retention(header.retention_seconds, header.retention_bytes)),
+            ("retention", _retention(header, service)),
             ("oldest moment", f"LSN {reader.oldest_lsn}"),
             *[("accepted loss", printable(loss)) for loss in _losses(reader)],
         ]
@@ -178,14 +202,23 @@ def _losses(reader: VolumeReader) -> list[str]:
     return [f"LSN {header.start}: {header.accepted_loss}" for header in headers if header.accepted_loss]
 
 
-def _retention(seconds: int, size: int) -> str:
-    parts = [duration_text(seconds * 1000)] if seconds else []
-    parts += [size_text(size)] if size else []
-    return " or ".join(parts) + ", whichever comes first" if len(parts) > 1 else parts[0] if parts else "everything"
+def _retention(header: SegmentHeader, service: VolumeDescription | None) -> str:
+    kept = service or header
+    parts = [duration_text(kept.retention_seconds * 1000)] if kept.retention_seconds else []
+    parts += [size_text(kept.retention_bytes)] if kept.retention_bytes else []
+    text = " or ".join(parts) + ", whichever comes first" if len(parts) > 1 else parts[0] if parts else "everything"
+    return text if service is not None else f"{text}, unless its service was told otherwise (ask it: --service)"
 
 
-def _as_json(reader: VolumeReader, image: Image, members: list[MemberStatus], verdict: str) -> dict[str, object]:
+def _as_json(
+    reader: VolumeReader,
+    image: Image,
+    members: list[MemberStatus],
+    verdict: str,
+    service: VolumeDescription | None,
+) -> dict[str, object]:
     header = reader.header
+    kept = service or header
     return {
         "volume": reader.volume,
         "volume_id": header.volume_id.hex(),
@@ -197,8 +230,9 @@ def _as_json(reader: VolumeReader, image: Image, members: list[MemberStatus], ve
         "files": image.tree.file_count,
         "live_bytes": sum(image.tree.live_bytes),
         "accepted_losses": _losses(reader),
-        "retention_seconds": header.retention_seconds,
-        "retention_bytes": header.retention_bytes,
+        "retention_seconds": kept.retention_seconds,
+        "retention_bytes": kept.retention_bytes,
+        "retention_from": "volume" if service is None else "service",
         "acknowledgements": header.membership.configuration.acknowledgements,
         "configured": [
             {"identity": m.identity.hex(), "incarnation": m.incarnation.hex(), "address": m.address}

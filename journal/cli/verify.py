@@ -15,7 +15,7 @@ from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, note, print_json, printable, progress, size_text
 from journal.cli.running import finish, run_async
-from journal.cli.views import LogView, open_log, unread_members
+from journal.cli.views import LogView, log_access, open_log, unread_members
 from journal.errors import JournalCode, JournalError
 from journal.moments import Now
 from journal.plain_directory import plan_files, write_files
@@ -52,7 +52,8 @@ def verify(*, location: Location, restore: bool, spark: bool, style: Style, acce
 
 async def _verify(location: Location, restore: bool, spark: bool, style: Style, access: Access) -> None:  # noqa: FBT001
     codes = [ExitCode.DONE]
-    async with open_log(access, location.volume, "what is to be verified") as reader:
+    access = await log_access(access, location.volume)
+    async with open_log(access, location.volume) as reader:
         with progress("verifying", bytes_to_verify(reader)) as advance:
             reports = [await verify_copy(reader, copy, advance) for copy in reader.copies]
         reports += [CopyReport(label=address, problem=why) for address, why in unread_members(reader, access)]

@@ -6,11 +6,12 @@ the service, or the log on servers and in a directory.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from journal.cli.options import is_now, moment_of, need_copies
+from journal.cli.options import is_now, moment_of
 from journal.cli.output import note
 from journal.copies import MemberCopy, open_directory_copy, open_member_copy
 from journal.errors import JournalCode, JournalError, UnavailableError, refused
@@ -150,11 +151,24 @@ async def open_copies(access: Access, volume: str) -> AsyncIterator[list[Copy]]:
         yield copies
 
 
+async def log_access(access: Access, volume: str) -> Access:
+    """Where the volume's log is: as the options say, or on the servers that the service names, if it is all they say.
+
+    BAD_REQUEST if they say nothing.
+    """
+    if access.servers or access.directory is not None:
+        return access
+    if not access.services:
+        raise refused(JournalCode.BAD_REQUEST, "say where the volume is, with --service, --servers or --dir")
+    async with open_service(access, volume) as service:
+        description = await service.describe()
+    return replace(access, servers=description.servers)
+
+
 @asynccontextmanager
-async def open_log(access: Access, volume: str, what: str) -> AsyncIterator[VolumeReader]:
-    """A reader of the volume's log; `what` is what it is needed for, if the options do not say where it is."""
-    need_copies(access, what)
-    async with open_copies(access, volume) as copies:
+async def open_log(access: Access, volume: str) -> AsyncIterator[VolumeReader]:
+    """A reader of the volume's log, wherever `log_access` finds it."""
+    async with open_copies(await log_access(access, volume), volume) as copies:
         reader = await open_reader(volume, copies)
         for problem in reader.problems.values():
             note(f"warning: {problem.message}")
@@ -180,14 +194,10 @@ async def open_view(access: Access, location: Location, at: str, style: Style) -
     if access.services and is_now(at):
         async with open_service(access, location.volume) as volume:
             yield ServiceView(volume)
-    elif access.has_copies:
-        moment = moment_of(at, style)
-        async with open_log(access, location.volume, "it") as reader:
-            yield LogView(reader, await reader.image(moment, path=location.path))
-    elif access.services:
-        need_copies(access, "the past")
     else:
-        raise refused(JournalCode.BAD_REQUEST, "say where the volume is, with --service, --servers or --dir")
+        moment = moment_of(at, style)
+        async with open_log(access, location.volume) as reader:
+            yield LogView(reader, await reader.image(moment, path=location.path))
 
 
 class _Patience:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from journal.gateway.service_link import ServiceLink
-    from journal.volume import Buffer, MarkValue
+    from journal.volume import Buffer, MarkValue, VolumeDescription
 
 READ_BYTES: Final = 4 * limits.PIECE_BYTES_MAX
 """What one READ of a larger file asks for: kept in memory, so that no connection waits for who consumes it."""
@@ -196,6 +196,10 @@ class RemoteVolume:
     async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId) -> None:
         pairs = tuple(values.items())
         await self._change(lambda: m.Mark(values=pairs, stamp=self._stamp(operation, None)), m.Done)
+
+    async def describe(self) -> VolumeDescription:
+        answer = await self._ask(lambda: m.Describe(epoch_seen=self.epoch), m.DescriptionAnswer)
+        return answer.description
 
     async def ping(self) -> int:
         """The service's time in ms."""

@@ -13,6 +13,7 @@ from journal.gateway import limits
 from journal.gateway import messages as m
 from journal.gateway.encoding import DATA_HEAD, HELLO_HEAD, META_BYTES
 from journal.gateway.messages import MessageType
+from journal.volume import VolumeDescription
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ProtocolError
 
@@ -182,6 +183,10 @@ def _decode_pin(body: memoryview) -> m.Pin:
     return m.Pin(name=e.text(name), lsn=e.number(lsn), seconds=e.number(seconds), stamp=e.stamp(stamp))
 
 
+def _decode_describe(body: memoryview) -> m.Describe:
+    return m.Describe(epoch_seen=e.number(e.array(body, 1)[0]))
+
+
 def _decode_ping(body: memoryview) -> m.Ping:
     return m.Ping(number=e.number(e.array(body, 1)[0]))
 
@@ -222,6 +227,14 @@ def _decode_page(body: memoryview) -> m.PageAnswer:
     if type(entries) is not list:
         raise ProtocolError("a PAGE without its entries")
     return m.PageAnswer(epoch=e.number(epoch), entries=tuple(e.status(entry) for entry in entries), more=e.flag(more))
+
+
+def _decode_description(body: memoryview) -> m.DescriptionAnswer:
+    epoch, servers, seconds, size = e.array(body, 4)
+    description = VolumeDescription(
+        servers=e.texts(servers), retention_seconds=e.number(seconds), retention_bytes=e.number(size)
+    )
+    return m.DescriptionAnswer(epoch=e.number(epoch), description=description)
 
 
 def _decode_read_end(body: memoryview) -> m.ReadEnd:
@@ -273,6 +286,7 @@ _REQUESTS: Final[dict[int, Callable[[memoryview], m.Request]]] = {
     MessageType.PING: _decode_ping,
     MessageType.QUIT: _decode_quit,
     MessageType.PIN: _decode_pin,
+    MessageType.DESCRIBE: _decode_describe,
 }
 _ANSWERS: Final[dict[int, Callable[[memoryview], m.Answer]]] = {
     MessageType.WELCOME: _decode_welcome,
@@ -281,6 +295,7 @@ _ANSWERS: Final[dict[int, Callable[[memoryview], m.Answer]]] = {
     MessageType.DATA: _decode_data,
     MessageType.DONE: _decode_done,
     MessageType.PAGE: _decode_page,
+    MessageType.DESCRIPTION: _decode_description,
     MessageType.READ_END: _decode_read_end,
     MessageType.WAITING: _decode_waiting,
     MessageType.PONG: _decode_pong,

@@ -35,6 +35,12 @@ def text(value: object) -> str:
     return value
 
 
+def texts(value: object) -> tuple[str, ...]:
+    if type(value) is not list:
+        raise ProtocolError("a list of texts was expected")
+    return tuple(text(item) for item in value)
+
+
 def flag(value: object) -> bool:
     if type(value) is not bool:
         raise ProtocolError("true or false was expected")

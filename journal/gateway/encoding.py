@@ -16,7 +16,7 @@ from sos_client.wire.msgpack_edge import pack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from journal.volume import FileStatus
+    from journal.volume import FileStatus, VolumeDescription
 
 HELLO_HEAD: Final = Struct(f">HB{limits.TOKEN_BYTES}s")
 META_BYTES: Final = Struct(">I")
@@ -81,6 +81,10 @@ def _status_values(status: FileStatus) -> tuple[object, ...]:
     return (status.path, status.is_directory, status.size, status.modified_ms)
 
 
+def _description_values(description: VolumeDescription) -> tuple[object, ...]:
+    return (description.servers, description.retention_seconds, description.retention_bytes)
+
+
 _ARRAYS: Final[dict[type, tuple[MessageType, Callable[[Any], list[object]]]]] = {
     m.Open: (MessageType.OPEN, lambda o: [o.volume, o.epoch_seen]),
     m.WriteOpen: (MessageType.WRITE_OPEN, lambda o: [o.path, o.overwrite, _stamp_values(o.stamp), o.modified_ms]),
@@ -95,6 +99,7 @@ _ARRAYS: Final[dict[type, tuple[MessageType, Callable[[Any], list[object]]]]] = 
     m.Claim: (MessageType.CLAIM, lambda o: [o.path, _stamp_values(o.stamp)]),
     m.Mark: (MessageType.MARK, lambda o: [o.values, _stamp_values(o.stamp)]),
     m.Pin: (MessageType.PIN, lambda o: [o.name, o.lsn, o.seconds, _stamp_values(o.stamp)]),
+    m.Describe: (MessageType.DESCRIBE, lambda o: [o.epoch_seen]),
     m.Ping: (MessageType.PING, lambda o: [o.number]),
     m.Quit: (MessageType.QUIT, lambda _: []),
     m.Welcome: (
@@ -104,6 +109,7 @@ _ARRAYS: Final[dict[type, tuple[MessageType, Callable[[Any], list[object]]]]] = 
     m.Opened: (MessageType.OPENED, lambda o: [o.epoch, o.volume]),
     m.Done: (MessageType.DONE, lambda o: [o.epoch, o.applied]),
     m.PageAnswer: (MessageType.PAGE, lambda o: [o.epoch, [_status_values(entry) for entry in o.entries], o.more]),
+    m.DescriptionAnswer: (MessageType.DESCRIPTION, lambda o: [o.epoch, *_description_values(o.description)]),
     m.ReadEnd: (MessageType.READ_END, lambda o: [o.epoch, o.next_offset]),
     m.Waiting: (MessageType.WAITING, lambda o: [o.epoch, o.waited_ms]),
     m.Pong: (MessageType.PONG, lambda o: [o.epoch, o.number, o.time_ms]),

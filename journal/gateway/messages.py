@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from journal.errors import FieldValue
-    from journal.volume import Buffer, FileStatus, MarkValue, OperationId, PathClaim
+    from journal.volume import Buffer, FileStatus, MarkValue, OperationId, PathClaim, VolumeDescription
 
 
 class MessageType(IntEnum):
@@ -35,6 +35,7 @@ class MessageType(IntEnum):
     PING = 0x30
     QUIT = 0x31
     PIN = 0x32
+    DESCRIBE = 0x33
 
     WELCOME = 0xA1
     OPENED = 0xA2
@@ -46,6 +47,7 @@ class MessageType(IntEnum):
     PONG = 0xA8
     BYE = 0xA9
     ERROR = 0xAA
+    DESCRIPTION = 0xAB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,11 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    epoch_seen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     number: int
 
@@ -224,6 +231,12 @@ class PageAnswer:
     epoch: int
     entries: tuple[FileStatus, ...]
     more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescriptionAnswer:
+    epoch: int
+    description: VolumeDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,8 +292,11 @@ Request = (
     | Claim
     | Mark
     | Pin
+    | Describe
     | Ping
     | Quit
 )
-Answer = Welcome | Opened | Status | Data | Done | PageAnswer | ReadEnd | Waiting | Pong | Bye | Refusal
+Answer = (
+    Welcome | Opened | Status | Data | Done | PageAnswer | DescriptionAnswer | ReadEnd | Waiting | Pong | Bye | Refusal
+)
 Message = Request | Answer

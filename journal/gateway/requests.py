@@ -102,6 +102,11 @@ async def pin(volume: Volume, request: m.Pin) -> m.Done:
     return m.Done(epoch=volume.epoch, applied=True)
 
 
+async def describe(volume: Volume, request: m.Describe) -> m.DescriptionAnswer:
+    del request
+    return m.DescriptionAnswer(epoch=volume.epoch, description=await volume.describe())
+
+
 RUN: Final[dict[type, Run]] = {
     m.Put: put,
     m.Stat: stat,
@@ -112,6 +117,7 @@ RUN: Final[dict[type, Run]] = {
     m.Claim: claim,
     m.Mark: mark,
     m.Pin: pin,
+    m.Describe: describe,
 }
 RIGHTS: Final[dict[type, tuple[Right, ...]]] = {
     m.Put: (Right.APPEND,),
@@ -125,6 +131,7 @@ RIGHTS: Final[dict[type, tuple[Right, ...]]] = {
     m.Claim: (Right.FENCE,),
     m.Mark: (Right.APPEND,),
     m.Pin: (Right.APPEND,),
+    m.Describe: (Right.READ,),
 }
 
 

@@ -85,10 +85,10 @@ def _answer_before_durable(module: str) -> None:
 
     change = Journal.change
 
-    async def hasty(self: Journal, check: Any, operation: Any, payload: Any = b"", *, nothing: Any = None) -> Any:
+    async def hasty(self: Journal, check: Any, operation: Any, payload: Any = b"", **named: Any) -> Any:
         if not payload:  # Spark looks at once for a directory that it has made: no test of crashes is needed for that
-            return await change(self, check, operation, payload, nothing=nothing)
-        answer = self._decide(check, operation or self._next_operation(), payload, nothing=nothing)
+            return await change(self, check, operation, payload, **named)
+        answer = self._decide(check, operation or self._next_operation(), payload, **named)
         if isinstance(answer, JournalError):
             raise answer
         return answer

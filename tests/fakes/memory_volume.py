@@ -24,6 +24,7 @@ from journal.volume import (
     OperationId,
     Page,
     PathClaim,
+    VolumeDescription,
 )
 
 if TYPE_CHECKING:
@@ -242,6 +243,9 @@ class MemoryVolume:
 
     async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId) -> None:
         await self._once(operation, lambda: self.marks.append(dict(values)))
+
+    async def describe(self) -> VolumeDescription:
+        return VolumeDescription(servers=("a:7400", "b:7400"), retention_seconds=3600, retention_bytes=0)
 
     async def wait_lost(self) -> JournalError:
         await self.losing.wait()

@@ -157,9 +157,9 @@ def test_import_and_fork_refuse_what_is_taken(
     assert "neither a file nor a directory" in ended.stderr
 
 
-def test_the_past_is_not_at_the_service(service: str, run_main: RunMain) -> None:
+def test_the_past_is_where_the_service_says_that_the_log_is(service: str, run_main: RunMain) -> None:
     ended = run_main("ls", "payments", "--at", "1h", "--service", service)
-    assert ended.exit_code == 2
-    assert "--servers or --dir" in ended.stderr
+    assert ended.exit_code == 9
+    assert "a:7400" in ended.stderr
     ended = run_main("ls", "nowhere", "--service", service)
     assert ended.exit_code == 3

@@ -77,6 +77,39 @@ def test_all_is_well_with_it(volume: tuple[str, str, Path], run_main: RunMain, t
         assert restored.stat().st_mtime_ns // 10**6 == path.stat().st_mtime_ns // 10**6
 
 
+def test_the_service_is_enough_to_find_the_log(
+    volume: tuple[str, str, Path], run_main: RunMain, tmp_path: Path
+) -> None:
+    service, servers, _ = volume
+    where = ("--service", service)
+    _soon(lambda: run_main("status", "payments", "--servers", servers).exit_code == 0)
+    lsn = str(json.loads(run_main("stat", "payments", "--servers", servers, "--json").stdout)["lsn"])
+    for verb in (
+        ["status", "payments"],
+        ["members", "show", "payments"],
+        ["log", "payments"],
+        ["diff", "payments", lsn, "now"],
+        ["ls", "sos://payments/q1", "--at", lsn],
+        ["verify", "payments"],
+        ["backup", "payments", str(tmp_path / "backup")],
+        ["restore", "sos://payments/q1", str(tmp_path / "out"), "--at", lsn],
+        ["repair", "payments", "--dry-run"],
+    ):
+        ended = run_main(*verb, *where)
+        assert ended.exit_code == 0, (verb, ended.stderr)
+
+
+def test_status_tells_the_retention_that_the_service_was_told(tmp_path: Path, run_main: RunMain) -> None:
+    with process("sos_server", "--root", str(tmp_path / "a"), "--listen", "127.0.0.1:0") as (_, server):
+        assert run_main("create", "kept", "--servers", server).exit_code == 0
+        serve = ["serve", "--volume", "kept", "--servers", server, "--dir", str(tmp_path / "dir"), "--keep-for", "2h"]
+        with process("journal", *serve, "--listen", "127.0.0.1:0") as (_, service):
+            told = json.loads(run_main("status", "kept", "--service", service, "--json").stdout)
+            assert (told["retention_seconds"], told["retention_from"]) == (7200, "service")
+            made = json.loads(run_main("status", "kept", "--servers", server, "--json").stdout)
+            assert (made["retention_seconds"], made["retention_from"]) == (0, "volume")
+
+
 def test_a_live_volume_is_forked_and_goes_on(volume: tuple[str, str, Path], run_main: RunMain) -> None:
     service, servers, _ = volume
     _soon(lambda: run_main("stat", "sos://payments/q1/metadata", "--servers", servers).exit_code == 0)

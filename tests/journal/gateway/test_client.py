@@ -66,6 +66,11 @@ async def test_one_connection_serves_one_request_after_the_other(service: Servic
     assert network.dialled == ["a"]
 
 
+async def test_whoever_reads_the_log_is_told_where_it_is(service: Service) -> None:
+    async with open_volume(["a"], "payments", dial=Network(a=service).dial) as volume:
+        assert await volume.describe() == await service.volume.describe()
+
+
 async def test_at_least_one_address_is_needed() -> None:
     with pytest.raises(MisuseError):
         async with open_volume([], "payments"):

@@ -19,7 +19,7 @@ from journal.gateway import messages as m
 from journal.gateway.decoding import decode_answer, decode_request
 from journal.gateway.elements import stamp_parts
 from journal.gateway.encoding import encode
-from journal.volume import FileStatus, OperationId, PathClaim
+from journal.volume import FileStatus, OperationId, PathClaim, VolumeDescription
 from sos_client.wire.errors import MisuseError, ProtocolError
 from sos_client.wire.frames import FrameSplitter
 
@@ -177,6 +177,12 @@ claiming = stamps.filter(lambda stamp: stamp.claim is not None)
 statuses = st.builds(
     FileStatus, path=texts, is_directory=st.booleans(), size=numbers, modified_ms=numbers, crc=st.none()
 )
+descriptions = st.builds(
+    VolumeDescription,
+    servers=st.lists(texts, max_size=8).map(tuple),
+    retention_seconds=numbers,
+    retention_bytes=numbers,
+)
 signed = st.integers(-limits.NUMBER_MAX, limits.NUMBER_MAX)
 marks = st.lists(st.tuples(texts, texts | signed), max_size=8).map(tuple)
 values = texts | signed | st.booleans() | st.none() | st.binary(max_size=16)
@@ -211,6 +217,7 @@ requests = st.one_of(
     st.builds(m.Claim, path=texts, stamp=claiming),
     st.builds(m.Mark, values=marks, stamp=stamps),
     st.builds(m.Pin, name=texts, lsn=numbers, seconds=numbers, stamp=stamps),
+    st.builds(m.Describe, epoch_seen=numbers),
     st.builds(m.Ping, number=numbers),
     st.builds(m.Quit),
 )
@@ -228,6 +235,7 @@ answers = st.one_of(
     st.builds(m.Data, offset=numbers, payload=st.binary(min_size=1, max_size=2000)),
     st.builds(m.Done, epoch=numbers, applied=st.booleans()),
     st.builds(m.PageAnswer, epoch=numbers, entries=st.lists(statuses, max_size=8).map(tuple), more=st.booleans()),
+    st.builds(m.DescriptionAnswer, epoch=numbers, description=descriptions),
     st.builds(m.ReadEnd, epoch=numbers, next_offset=numbers),
     st.builds(m.Waiting, epoch=numbers, waited_ms=numbers),
     st.builds(m.Pong, epoch=numbers, number=numbers, time_ms=numbers),

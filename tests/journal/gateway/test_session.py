@@ -314,6 +314,7 @@ async def test_tokens_are_needed_where_there_are_any(nursery: trio.Nursery, tmp_
 RIGHTS_NEEDED: list[tuple[set[Right], Callable[[Peer, PathClaim], m.Request]]] = [
     ({Right.READ}, lambda _peer, _claim: m.Stat(path="", epoch_seen=0)),
     ({Right.READ}, lambda _peer, _claim: m.List(path="", after="", limit=1, epoch_seen=0)),
+    ({Right.READ}, lambda _peer, _claim: m.Describe(epoch_seen=0)),
     ({Right.READ}, lambda _peer, _claim: m.Read(path="", offset=0, length=None, modified_ms=None, epoch_seen=0)),
     ({Right.APPEND}, lambda peer, claim: m.Put(path="a", overwrite=True, stamp=peer.stamp(claim), payload=b"")),
     ({Right.APPEND}, lambda peer, claim: m.Mkdirs(path="d", stamp=peer.stamp(claim))),
