@@ -1,6 +1,8 @@
 """Reading an object from an offset on, to a length, to its end, or as it grows. A lost connection is made good.
 
-What is synced never changes, so going on at the next offset of the same namespace on the same server cannot splice.
+What is synced never changes, so going on at the next offset of the same namespace on the same server cannot splice, but
+for one case: while the connection was lost the object was deleted, and its name given to another. Whoever deletes
+objects gives new ones other names, as the journal does.
 """
 
 from __future__ import annotations

@@ -36,13 +36,18 @@ SPARE_HANDLES: Final = 256
 """File handles kept for everything that is not a connection."""
 
 _TLS_HANDSHAKE_RECORD: Final = 0x16
+# Of the connection that was to be accepted, which accept(2) passes on, and of firewalls.
 _TRANSIENT: Final = {
     errno.ECONNABORTED,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ENONET,
+    errno.ENOPROTOOPT,
+    errno.EOPNOTSUPP,
     errno.EPERM,
     errno.EPROTO,
-    errno.ENETDOWN,
-    errno.EHOSTUNREACH,
-    errno.ENETUNREACH,
 }
 _NO_HANDLES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
