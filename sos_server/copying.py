@@ -63,6 +63,7 @@ class Copier:
         self._deleted: set[int] = set()
         self._read_only = {s for s in contents.objects.values() if s.read_only is not None}
         self._turn = trio.Lock()
+        self._memory = memoryview(bytearray())
         self.failed: str | None = None
         """Why nothing is copied any more: a sync failed, and what a later one says cannot be trusted."""
 
@@ -98,9 +99,11 @@ class Copier:
     async def _copy(self, bytes_max: int) -> bool:
         logs = self._oldest(bytes_max)
         copies: dict[int, ObjectCopy] = {}
-        buffers = [await self._lay_out(log, copies) for log in logs]
+        left = self._room_for(sum(log.used for log in logs))
+        for log in logs:
+            await self._lay_out(log, left[: log.used], copies)
+            left = left[log.used :]
         await self._write(copies)
-        buffers.clear()
         if logs or self._contents.changed:
             await self._checkpoint(logs)
         for number in copies:
@@ -117,6 +120,21 @@ class Copier:
                 logs.append(log)
         return logs
 
+    def _room_for(self, wanted_bytes: int) -> memoryview:
+        """Memory for what is read of the log, kept from one copy to the next as long as there is load.
+
+        With fresh memory for each 64 MiB, which the kernel has to find and clear, an append of 4 KiB took 7.6
+        microseconds of processor time instead of 5.7 (64 in flight on one connection).
+        """
+        if len(self._memory) < wanted_bytes:
+            self._memory = memoryview(bytearray(wanted_bytes))
+        return self._memory
+
+    def give_memory_back(self) -> None:
+        """There is nothing to copy for a while."""
+        if not self._turn.locked():
+            self._memory = memoryview(bytearray())
+
     def _pinned(self) -> set[int]:
         """The generations that objects need whose own files cannot be written."""
         return {
@@ -126,20 +144,19 @@ class Copier:
             for piece in stored.logged.pieces(stored.copied, stored.size)
         }
 
-    async def _lay_out(self, log: LogFile, copies: dict[int, ObjectCopy]) -> bytes:
-        """Add a log file's bytes to the copies of their objects; returns what they point into."""
-        content = await log.file.read(0, log.used)
-        adding = self._add_batches(log, memoryview(content), copies)
+    async def _lay_out(self, log: LogFile, room: memoryview, copies: dict[int, ObjectCopy]) -> None:
+        """Read a log file into `room`, and add its bytes to the copies of their objects, which point into that."""
+        content = room[: await log.file.read_into(0, room)]
+        adding = self._add_batches(log, content, copies)
         if log.used >= max(LOG_BYTES_FOR_THREAD, log.entries * ENTRY_BYTES_FOR_THREAD):
             await trio.to_thread.run_sync(sum, adding)
-            return content
+            return
         entries = 0
         for added in adding:
             entries += added
             if entries > ENTRIES_PER_TURN:
                 await trio.lowlevel.checkpoint()
                 entries = 0
-        return content
 
     def _add_batches(self, log: LogFile, content: memoryview, copies: dict[int, ObjectCopy]) -> Iterator[int]:
         """Add batch after batch; yields how many entries each has. Needs nothing that others than the copier change."""

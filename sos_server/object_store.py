@@ -269,6 +269,8 @@ class ObjectStore:
             if not copied:
                 break
             self.log.file_freed()
+        if idle:
+            self._copier.give_memory_back()
         if not self._files.free and not self._files.may_grow() and self._files.copy_is_due():
             self._note_stuck(OSError(errno.EIO, "objects whose files cannot be written keep all of the commit log"))
 

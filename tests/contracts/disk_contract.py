@@ -58,6 +58,17 @@ class DiskContract:
         assert await file.read(5, len(content)) == content[5:]
         file.close()
 
+    async def test_a_read_into_memory_stops_where_the_file_ends(self, disk: Disk) -> None:
+        file = await disk.open("a", OpenMode.CREATE)
+        await file.write(0, [b"abcdef"])
+        memory = bytearray(b"........")
+        assert await file.read_into(2, memoryview(memory)[1:4]) == 3
+        assert memory == b".cde...."
+        assert await file.read_into(4, memoryview(memory)) == 2
+        assert memory == b"efde...."
+        assert await file.read_into(6, memoryview(memory)) == 0
+        file.close()
+
     async def test_a_read_only_file_cannot_be_written(self, disk: Disk) -> None:
         (await disk.open("a", OpenMode.CREATE)).close()
         file = await disk.open("a", OpenMode.READ)

@@ -255,6 +255,11 @@ class SimulatedFile:
         await self._perform("read", size=length)
         return bytes(self._inode.cached[offset : offset + length])
 
+    async def read_into(self, offset: int, buffer: memoryview) -> int:
+        data = await self.read(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """On an error some of the bytes may have been written, as pwritev does."""
         size = sum(len(buffer) for buffer in buffers)
