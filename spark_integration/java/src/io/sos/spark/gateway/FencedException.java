@@ -18,7 +18,8 @@ public final class FencedException extends RefusedException {
                 : "application " + own.application() + ", started at " + own.startTime() + ",";
         String message = "FENCED: " + who + " may not change " + (path.isEmpty() ? "the volume" : path)
                 + ": it belongs to application " + application + ", started at " + startTime
-                + ". Two drivers were run on one checkpoint, and the later one has it. " + refusal.getMessage();
+                + ". Two drivers were run on one checkpoint, and the later one has it; if that is this one, the clock of its"
+                + " host is behind. " + refusal.getMessage();
         return new FencedException(message, refusal.fields());
     }
 }
