@@ -16,13 +16,13 @@ import errno
 import fcntl
 import functools
 import os
-import threading
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
 import trio
 
+from journal.file_reading import read_cached, read_fully, read_into
 from journal.file_writing import LargeWriter, write_fully
 from journal.sync_thread import SyncThread
 from journal.syncfs import sync_file_system
@@ -39,8 +39,6 @@ Buffer = bytes | bytearray | memoryview
 FILES_PER_HOP: Final = 256
 # From so many files on, one syncfs (one flush of the drive) is cheaper than an fdatasync (and a flush) for each.
 SYNCFS_FILES_MIN: Final = 16
-# Up to this, copying out of the page cache on the spot (40 microseconds for 1 MiB) is cheaper than a hop to a thread.
-INLINE_READ_BYTES_MAX: Final = 1 << 20
 # Up to so many bytes are synced on the spot when so many syncs before it were all this quick.
 INLINE_SYNC_BYTES_MAX: Final = 512 << 10
 QUICK_SYNCS_MIN: Final = 8
@@ -162,12 +160,12 @@ class RealFile:
 
     async def read(self, offset: int, length: int) -> bytes:
         """Small reads from the page cache happen on the spot, all others in a thread."""
-        if length <= INLINE_READ_BYTES_MAX and (cached := _read_cached(self._descriptor, offset, length)) is not None:
+        if (cached := read_cached(self._descriptor, offset, length)) is not None:
             return cached
-        return await _in_thread(_read_fully, self._descriptor, offset, length)
+        return await _in_thread(read_fully, self._descriptor, offset, length)
 
     async def read_into(self, offset: int, buffer: memoryview) -> int:
-        return await _in_thread(_read_into, self._descriptor, offset, buffer)
+        return await _in_thread(read_into, self._descriptor, offset, buffer)
 
     async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         await _in_thread(write_fully, self._descriptor, offset, buffers)
@@ -383,44 +381,6 @@ def _make_root(root: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-class _Scratch(threading.local):
-    """Where each thread's reads from the page cache land: fresh memory for each would cost a page fault per 4 KiB."""
-
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(INLINE_READ_BYTES_MAX))
-
-
-_scratch = _Scratch()
-
-
-def _read_cached(descriptor: int, offset: int, length: int) -> bytes | None:
-    """The bytes when all of them are in the page cache and before the end of the file, else None."""
-    view = _scratch.view[:length]
-    try:
-        count = os.preadv(descriptor, [view], offset, os.RWF_NOWAIT)
-    except BlockingIOError:
-        return None
-    except OSError as error:
-        if error.errno != errno.EOPNOTSUPP:
-            raise
-        return None
-    return bytes(view) if count == length else None
-
-
-def _read_fully(descriptor: int, offset: int, length: int) -> bytes:
-    data = os.pread(descriptor, length, offset)
-    while len(data) < length and (more := os.pread(descriptor, length - len(data), offset + len(data))):
-        data += more
-    return data
-
-
-def _read_into(descriptor: int, offset: int, buffer: memoryview) -> int:
-    count = 0
-    while count < len(buffer) and (more := os.preadv(descriptor, [buffer[count:]], offset + count)):
-        count += more
-    return count
 
 
 def _write_and_sync(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> float:
