@@ -107,6 +107,7 @@ async def _identity(disk: Disk, random_bytes: Callable[[int], bytes]) -> bytes:
     """The root's identity, made durable after the directories and before all else: with it, each of them was there."""
     identity = await read_identity(disk)
     if identity is not None:
+        await disk.sync_directory("")  # a server that died before it had synced the name may have left it
         return identity
     for directory in DIRECTORIES:
         if not await disk.exists(directory):

@@ -69,6 +69,22 @@ async def test_a_catalog_that_only_the_page_cache_has_is_never_built_upon() -> N
 
 
 @in_virtual_time
+async def test_an_identity_that_only_the_page_cache_has_is_never_built_upon() -> None:
+    """The server died when the name of its identity could not be synced; the next start found it all the same, and made
+    everything else durable; after a power cut there was data without an identity, and the server would not start.
+    """
+    drive = SimulatedDrive(random.Random(1))
+    dying = SimulatedDisk(drive)
+    dying.faults.fail_at("sync_directory", nth=2)
+    with pytest.raises(OSError, match="Input/output error"):
+        await opened(drive, dying)
+    drive.kill_processes()
+    identity = (await opened(drive)).identity
+    drive.lose_power(Survival.NOTHING)
+    assert (await opened(drive)).identity == identity
+
+
+@in_virtual_time
 async def test_a_log_file_whose_name_was_never_synced_is_never_built_upon() -> None:
     """Killed between making a log file and syncing its directory; the next start committed to that file."""
     drive = SimulatedDrive(random.Random(1))
