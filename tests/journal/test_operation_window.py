@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from journal import operation_window
 from journal.errors import JournalCode, SupersededError, refused
-from journal.operation_window import STEP_MS_MAX, WINDOW_MS, OperationWindow
+from journal.operation_window import STEP_MS_MAX, WINDOW_MS, OperationWindow, used_already
 from journal.volume import OperationId
 from sos_client.wire.msgpack_edge import pack
 
@@ -146,3 +146,9 @@ def test_a_copy_may_leave_out_what_came_later() -> None:
     copy = window.copy(30)
     assert [copy.find(_operation(sequence)) is not None for sequence in range(1, 6)] == [True, True, True, False, False]
     assert window.find(_operation(5)) is not None
+
+
+def test_an_id_of_another_kind_of_change_is_named() -> None:
+    refusal = used_already(_operation(7))
+    assert refusal.code is JournalCode.BAD_REQUEST
+    assert "operation 7 of client 0101" in refusal.message

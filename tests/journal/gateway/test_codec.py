@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.errors import JournalCode
-from journal.gateway import limits
+from journal.gateway import elements, limits
 from journal.gateway import messages as m
 from journal.gateway.decoding import decode_answer, decode_request
 from journal.gateway.elements import stamp_parts
@@ -277,3 +277,9 @@ def test_a_request_with_one_byte_changed_is_a_message_or_the_one_error(
 def test_what_is_no_stamp(value: list[object]) -> None:
     with pytest.raises(ProtocolError):
         stamp_parts(value)
+
+
+@pytest.mark.parametrize("value", ["a:7400", None, ["a:7400", 1]])
+def test_what_is_no_list_of_texts(value: object) -> None:
+    with pytest.raises(ProtocolError):
+        elements.texts(value)
