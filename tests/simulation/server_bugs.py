@@ -231,6 +231,7 @@ SERVER_BUGS: Final = (
         name="prefix CRC not compared by the server",
         breaks="APPEND looks at the size only, so it joins two pasts of the same length",
         plant=wrapped(Namespace, "_check_appendable", _prefix_not_compared),
+        seeds_max=800,  # two clients have to write pasts of the same length
     ),
     PlantedBug(
         name="prefix CRC not compared by the client",
@@ -239,6 +240,7 @@ SERVER_BUGS: Final = (
             wrapped(AppendStream, "_go_on_from", _crc_not_compared),
             wrapped(Namespace, "_check_appendable", _prefix_not_compared),
         ),
+        seeds_max=800,
     ),
     PlantedBug(
         name="received counts as synced: server",
