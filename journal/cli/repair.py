@@ -11,7 +11,7 @@ from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import BAD, GOOD, print_json, printable, progress, size_text
 from journal.cli.running import finish, run_async
-from journal.cli.views import open_log
+from journal.cli.views import log_access, open_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.membership_change import accept_loss as accept_loss_of
 from journal.repairing import Repair, carry_out, plan_repairs
@@ -69,6 +69,7 @@ def _ask(volume: str, answer: str | None) -> None:
 
 
 async def _accept_loss(location: Location, style: Style, access: Access) -> None:
+    access = await log_access(access, location.volume)
     surroundings = Surroundings(token=access.token, tls=access.tls)
     header = await accept_loss_of(
         location.volume, access.servers, directory=access.directory, surroundings=surroundings

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from journal.cli.running import run_async, run_command
-from tests.journal.cli.conftest import VolumeOnDisk, write_query
+from tests.journal.cli.conftest import RunMain, VolumeOnDisk, write_query
 
 
 @pytest.mark.parametrize("verb", ["log", "ls"])
@@ -47,3 +47,9 @@ def test_what_a_plain_directory_refuses_has_an_exit_code(
         run_command(click.Command("restore", callback=lambda: run_async(fail)))
     assert ended.value.code == code
     assert words in capfd.readouterr().err
+
+
+def test_a_loss_is_accepted_only_where_it_is_said_where_the_volume_is(run_main: RunMain) -> None:
+    ended = run_main("repair", "payments", "--accept-loss", "--yes-lose", "payments")
+    assert ended.exit_code == 2
+    assert "--servers" in ended.stderr
