@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 import trio
 
 from journal.file_reading import read_cached, read_fully, read_into
-from journal.file_writing import LargeWriter, write_fully
+from journal.file_writing import LargeWriter, Turns, write_fully
 from journal.sync_thread import SyncThread
 from journal.syncfs import sync_file_system
 
@@ -85,6 +85,12 @@ class File(Protocol):
 
     async def write_and_sync(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write and fdatasync in one hop to the file's own thread, or on the spot: what a log does for each batch."""
+
+    def is_quick(self, length: int) -> bool:
+        """Whether the disk has been so quick for a while that `write_and_sync_now` may be called with so many bytes."""
+
+    def write_and_sync_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        """`write_and_sync` on the spot: the event loop waits for the disk."""
 
     async def sync(self) -> None:
         """What was written before the call is on the disk, and so is the size."""
@@ -153,10 +159,11 @@ class Disk(Protocol):
 class RealFile:
     """A file of the operating system. Closing it while one of its operations runs is the caller's mistake."""
 
-    def __init__(self, descriptor: int, path: str) -> None:
+    def __init__(self, descriptor: int, path: str, turns: Turns) -> None:
         self._descriptor = descriptor
+        self._turns = turns
         self._sync_thread = SyncThread(f"sync {path}")
-        self._quick_syncs = 0
+        self._quick_syncs_due = QUICK_SYNCS_MIN
 
     async def read(self, offset: int, length: int) -> bytes:
         """Small reads from the page cache happen on the spot, all others in a thread."""
@@ -171,6 +178,14 @@ class RealFile:
         await _in_thread(write_fully, self._descriptor, offset, buffers)
 
     async def write_and_sync(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        if self.is_quick(sum(map(len, buffers))):
+            self.write_and_sync_now(offset, buffers)
+            return
+        before, self._quick_syncs_due = self._quick_syncs_due, QUICK_SYNCS_MIN  # and so it stays when the job fails
+        job = functools.partial(_write_and_sync, self._turns, self._descriptor, offset, buffers)
+        self._note_sync(before, await self._sync_thread.run(job))
+
+    def is_quick(self, length: int) -> bool:
         """What is small goes to a disk that has been quick for a while on the spot, all else through the thread.
 
         The hop to the thread and back takes 30 to 60 microseconds, half as long as a quick sync, and a thread beside a
@@ -178,14 +193,16 @@ class RealFile:
         taken 1.4 times as fast, those of 64 clients 1.1 times. The price is that a sync that takes long, after some
         that did not, holds up the event loop once; the next ones are the thread's again.
         """
-        job = functools.partial(_write_and_sync, self._descriptor, offset, buffers)
-        quick, self._quick_syncs = self._quick_syncs, 0  # and so it stays when the job fails
-        if quick >= QUICK_SYNCS_MIN and sum(map(len, buffers)) <= INLINE_SYNC_BYTES_MAX:
-            seconds = job()
-        else:
-            seconds = await self._sync_thread.run(job)
-        if seconds < QUICK_SYNC_SECONDS:
-            self._quick_syncs = quick + 1
+        return not self._quick_syncs_due and length <= INLINE_SYNC_BYTES_MAX
+
+    def write_and_sync_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        before, self._quick_syncs_due = self._quick_syncs_due, QUICK_SYNCS_MIN
+        self._note_sync(before, _write_and_sync(self._turns, self._descriptor, offset, buffers))
+
+    def _note_sync(self, due_before: int, seconds: float) -> None:
+        """The slower it was, the more quick ones have to follow before one is done on the spot again."""
+        slowness = int(seconds / QUICK_SYNC_SECONDS)
+        self._quick_syncs_due = min(QUICK_SYNCS_MIN, max(due_before, slowness) if slowness else max(due_before - 1, 0))
 
     async def sync(self) -> None:
         await _in_thread(os.fdatasync, self._descriptor)
@@ -211,9 +228,10 @@ class RealDisk:
     def __init__(self, root: int) -> None:
         self._root = root
         self._lock: int | None = None
+        self._turns = Turns()
 
     async def open(self, path: str, mode: OpenMode) -> RealFile:
-        return RealFile(await _in_thread(self._open, path, mode.value), path)
+        return RealFile(await _in_thread(self._open, path, mode.value), path, self._turns)
 
     async def write_files(self, writes: Sequence[FileWrite]) -> list[OSError | None]:
         answers: list[OSError | None] = []
@@ -295,7 +313,7 @@ class RealDisk:
 
     def _write_files(self, writes: Sequence[FileWrite]) -> list[OSError | None]:
         """Write all, then sync many at once or each: only that says which ones failed."""
-        writer = LargeWriter()
+        writer = LargeWriter(self._turns)
         descriptors: list[int | OSError] = [self._write_one(write, writer) for write in writes]
         is_synced = len(writes) >= SYNCFS_FILES_MIN and sync_file_system(self._root)
         return [_sync_and_close(d, is_synced=is_synced) if isinstance(d, int) else d for d in descriptors]
@@ -383,11 +401,12 @@ def _make_root(root: Path) -> None:
         os.close(handle)
 
 
-def _write_and_sync(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> float:
+def _write_and_sync(turns: Turns, descriptor: int, offset: int, buffers: Sequence[Buffer]) -> float:
     """How many seconds that took."""
     began = time.perf_counter()
-    write_fully(descriptor, offset, buffers)
-    os.fdatasync(descriptor)
+    with turns.sync():
+        write_fully(descriptor, offset, buffers)
+        os.fdatasync(descriptor)
     return time.perf_counter() - began
 
 

@@ -138,13 +138,13 @@ class AppendMode:
             self._poller.unregister(handle)
 
     def _on_readable(self) -> None:
-        parked, plain = self._parked, self._plain
-        if parked is None or plain is None or parked.is_set():
-            return
-        if not self._room:  # others have taken it since this one was parked
-            parked.set()
+        parked, plain, appender = self._parked, self._plain, self._appender
+        if parked is None or plain is None or appender is None or parked.is_set():
             return
         for _ in range(RECEIVES_MAX):
+            if not appender.has_room or self._outgoing.full:  # others may have taken it since this one was parked
+                parked.set()
+                return
             try:
                 view = plain.receive_now()
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -152,9 +152,8 @@ class AppendMode:
                 return
             if view is None:
                 return
-            count = len(view)
             self._take(view)
-            if count < RECEIVE_BYTES_MAX or parked.is_set() or not self._room:
+            if len(view) < RECEIVE_BYTES_MAX or parked.is_set():
                 return
 
     async def _receive_in_task(self) -> None:
@@ -181,16 +180,17 @@ class AppendMode:
         """
         connection, appender = self._connection, self._appender
         assert appender is not None
-        connection.receive(data)
         before, appends = appender.written, 0
         try:
+            run = connection.receive_run(memoryview(data))
             while True:
-                if (run := connection.next_run()) is not None:
+                if run is not None:
                     appends += len(run.payloads)
                     appender.append_run(run)
                     if appender.has_room:
                         if connection.drained:
                             break
+                        run = connection.next_run()
                         continue
                 elif (message := connection.next_event()) is None:
                     break
@@ -198,6 +198,7 @@ class AppendMode:
                     appends += 1
                     appender.append(*message)
                     if appender.has_room:
+                        run = connection.next_run()
                         continue
                 elif type(message) is Ping:
                     self._outgoing.offer(connection.send(Pong(n=message.n)))

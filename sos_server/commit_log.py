@@ -5,8 +5,10 @@ it commits batch after batch and changes files. What a commit means for objects 
 
 When a batch is durable and the next one is not empty, that one goes to the disk first, and only then the listener is
 told of the one before: what is done for each append then (64 clients: 64 ACKs) costs about as much time as the sync,
-and takes place beside it. (When the disk syncs on the spot the next one is empty.) Whatever rests on the outcome
-(`flush`, a change of files, a failure) has it told before.
+and takes place beside it. Whatever rests on the outcome (`flush`, a change of files, a failure) has it told before.
+
+While the disk is quick, what a round of the poller has put in (`hold`, `commit_held`) is committed and told of at the
+end of that round, without a turn of the event loop in between.
 
 A write or sync that fails is never tried again. Nobody knows what of it is on the disk, so the log goes on in another
 file, whose header says up to where the failed one counts; until that header is durable nothing is acknowledged. When
@@ -82,6 +84,9 @@ class CommitLog:
         """Why full files cannot be copied now (no room on the disk), so that waiting for a free one is no use."""
         self.broken: RefusedError | None = None
         self.last_commit_time = -math.inf
+        self._held = False
+        self._failure: OSError | None = None
+        """Of the batch in flight, which was tried on the spot: what to do now takes other files, and time."""
 
     async def wait_room(self) -> None:
         """Return when a batch has been closed (the next has room) or decided (its appenders have advanced)."""
@@ -89,7 +94,18 @@ class CommitLog:
 
     def wake(self) -> None:
         """Something was put into an empty batch."""
-        self._work.set()
+        if not self._held:
+            self._work.set()
+
+    def hold(self) -> None:
+        """Much may be put in until `commit_held`: commit nothing before."""
+        self._held = True
+
+    def commit_held(self) -> None:
+        """Commit what was put in: on the spot if nothing else is going on and the disk is quick."""
+        self._held = False
+        if self.gathering.directory and not self._commit_on_the_spot():
+            self._work.set()
 
     def submit(self, row: Row) -> GatheredBatch:
         """Put a row into the gathering batch; `settle` waits for its fate. Raises IO_ERROR when the log is broken."""
@@ -157,10 +173,14 @@ class CommitLog:
 
     async def _write(self) -> None:
         while True:
-            if not self.gathering.directory and not self._change_wanted:
+            if not self.gathering.directory and not self._change_wanted and self._failure is None:
                 self._work = trio.Event()
                 await self._work.wait()
-            if self.gathering.directory:
+            if self._in_flight is not None and self._failure is not None:
+                await self._fail(self._failure)
+                self._failure = None
+                self._decided(self._in_flight)
+            elif self.gathering.directory:
                 await self._commit()
             elif self._change_wanted:
                 await self._change_idle_file()
@@ -191,28 +211,55 @@ class CommitLog:
         batch = self._close_batch()
         try:
             log = await self._file_for(batch)
-            position = log.used
-            content = batch.finish(generation=log.generation, number=log.batches)
-            began = time.perf_counter()
+            content, began = batch.finish(generation=log.generation, number=log.batches), time.perf_counter()
             try:
-                await log.file.write_and_sync(position, [content])
+                await log.file.write_and_sync(log.used, [content])
             except OSError:
                 log.failed = log.ended = True
                 raise
         except OSError as error:
             await self._fail(error)
         else:
-            self._statistics.synced(len(content), batch.entries, time.perf_counter() - began)
-            log.used += len(content)
-            log.batches += 1
-            log.entries += batch.entries
-            self._listener.logged(batch)
+            self._committed(batch, log, len(content), time.perf_counter() - began)
+        self._decided(batch)
+
+    def _commit_on_the_spot(self) -> bool:
+        """Whether the gathered batch is durable and told of, or failed, on return; else nothing was done."""
+        batch, log = self.gathering, self.files.current
+        if self._in_flight is not None or self.broken is not None or log is None:
+            return False
+        if not log.has_room(batch.disk_bytes) or not log.file.is_quick(batch.disk_bytes):
+            return False
+        self._close_batch()
+        content, began = batch.finish(generation=log.generation, number=log.batches), time.perf_counter()
+        try:
+            log.file.write_and_sync_now(log.used, [content])
+        except OSError as error:
+            log.failed = log.ended = True
+            self._failure = error
+            self._work.set()
+        else:
+            self._committed(batch, log, len(content), time.perf_counter() - began)
+            self._decided(batch)
+        return True
+
+    def _committed(self, batch: GatheredBatch, log: LogFile, length: int, seconds: float) -> None:
+        """The batch is durable."""
+        self._statistics.synced(length, batch.entries, seconds)
+        position = log.used
+        log.used += length
+        log.batches += 1
+        log.entries += batch.entries
+        self._listener.logged(batch)
+        self._tell()
+        self._untold = (batch, log.generation, position)
+        if self.gathering.directory:
+            self._tell_wanted.set()
+        else:
             self._tell()
-            self._untold = (batch, log.generation, position)
-            if self.gathering.directory:
-                self._tell_wanted.set()
-            else:
-                self._tell()
+
+    def _decided(self, batch: GatheredBatch) -> None:
+        """The batch in flight is none any more."""
         self._in_flight = None
         self._keep_buffer(batch.release())
         self.last_commit_time = trio.current_time()

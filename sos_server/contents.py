@@ -64,10 +64,8 @@ class LoggedBytes:
     def forget(self, generation: int) -> None:
         """Drop the pieces of this generation and those before."""
         table = self._table
-        keep = 0
-        while keep < len(table) and table[keep + 1] >> 32 <= generation:
-            keep += 3
-        del table[:keep]
+        gone = bisect.bisect_right(range(len(table) // 3), generation, key=lambda row: table[3 * row + 1] >> 32)
+        del table[: 3 * gone]
 
     def is_empty(self) -> bool:
         return not self._table

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -124,10 +125,11 @@ class Copier:
         """Memory for what is read of the log, kept from one copy to the next as long as there is load.
 
         With fresh memory for each 64 MiB, which the kernel has to find and clear, an append of 4 KiB took 7.6
-        microseconds of processor time instead of 5.7 (64 in flight on one connection).
+        microseconds of processor time instead of 5.7 (64 in flight on one connection). It is mapped, so that the thread
+        that reads into it waits for that, the first time, and not the event loop.
         """
         if len(self._memory) < wanted_bytes:
-            self._memory = memoryview(bytearray(wanted_bytes))
+            self._memory = memoryview(mmap.mmap(-1, wanted_bytes))
         return self._memory
 
     def give_memory_back(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from sos_client.wire.checksum import crc32c, crc32c_combine
+from sos_client.wire.checksum import crc32c, crc32c_combine, crc32c_joiner
 from sos_server.log_format import BLOCK_BYTES
 
 if TYPE_CHECKING:
@@ -58,42 +58,78 @@ class ObjectCopy:
 
     def __init__(self, size: int, crc: int, tail_crc: int) -> None:
         self.size = size
-        self.crc = crc
         self.tail_crc = tail_crc
         self.damaged = False
         self._runs: list[Run] = []
         self._checksums: list[Run] = []
+        self._run = Run(0, 0, [])
+        self._room = 0
+        """What is left of the chunk that is being filled, in that run."""
+        self._known = (size, crc ^ tail_crc)
+        """Up to where `crc` is known, and what it is without the bytes of the chunk that is being filled: what
+        `tail_crc` has come to by then makes it whole."""
+
+    @property
+    def crc(self) -> int:
+        """Of all bytes up to `size`."""
+        known, crc = self._known
+        return crc32c_combine(crc, self.tail_crc, self.size - known)
 
     def add(self, payload: memoryview, crc: int) -> None:
         """Bytes that begin at `size`, and the CRC they came with.
 
         When they do not match it, the chunk's CRC is made one that its bytes do not have: the loss stays visible.
         """
-        poison = 0
-        if crc32c(payload) == crc:
-            self.crc = crc32c(payload, self.crc)
+        length = len(payload)
+        if crc32c(payload) != crc:
+            self._add_damaged(payload, crc)
+        elif length < self._room:
+            # Most appends are small: this is once for each of them.
+            self._run.buffers.append(payload)
+            self._run.end += length
+            self._room -= length
+            self.tail_crc = crc32c(payload, self.tail_crc)
+            self.size += length
         else:
-            self.crc = crc32c_combine(self.crc, crc, len(payload))
-            self.damaged, poison = True, 0xFFFFFFFF
-        while payload:
-            room = CHUNK_BYTES - self.size % CHUNK_BYTES
-            part, payload = payload[:room], payload[room:]
-            _append(self._runs, data_position(self.size), part)
-            self.tail_crc = crc32c(part, self.tail_crc) ^ poison
-            self.size += len(part)
-            if len(part) == room:
-                chunk = self.size // CHUNK_BYTES - 1
-                _append(self._checksums, checksum_position(chunk), self.tail_crc.to_bytes(CRC_BYTES, "big"))
-                self.tail_crc = 0
+            self._add_parts(payload)
 
     def extents(self) -> list[tuple[int, list[bytes | memoryview]]]:
         """What to write where."""
         return [(run.position, run.buffers) for run in (*self._runs, *self._checksums)]
 
+    def _add_parts(self, payload: memoryview, *, poison: int = 0) -> None:
+        while payload:
+            room = CHUNK_BYTES - self.size % CHUNK_BYTES
+            part, payload = payload[:room], payload[room:]
+            self._run = _append(self._runs, data_position(self.size), part)
+            self.tail_crc = crc32c(part, self.tail_crc) ^ poison
+            self.size += len(part)
+            self._room = room - len(part)
+            if not self._room:
+                self._end_chunk()
 
-def _append(runs: list[Run], position: int, buffer: bytes | memoryview) -> None:
-    if runs and runs[-1].end == position:
-        runs[-1].buffers.append(buffer)
-        runs[-1].end += len(buffer)
-    else:
-        runs.append(Run(position, position + len(buffer), [buffer]))
+    def _end_chunk(self) -> None:
+        chunk = self.size // CHUNK_BYTES - 1
+        _append(self._checksums, checksum_position(chunk), self.tail_crc.to_bytes(CRC_BYTES, "big"))
+        known, crc = self._known
+        if self.size - known == CHUNK_BYTES:
+            self._known = (self.size, crc32c_joiner(CHUNK_BYTES)(crc, self.tail_crc))
+        else:
+            self._known = (self.size, self.crc)
+        self.tail_crc = 0
+
+    def _add_damaged(self, payload: memoryview, crc: int) -> None:
+        after = crc32c_combine(self.crc, crc, len(payload))
+        self.damaged = True
+        self._add_parts(payload, poison=0xFFFFFFFF)
+        self._known = (self.size, after ^ self.tail_crc)
+
+
+def _append(runs: list[Run], position: int, buffer: bytes | memoryview) -> Run:
+    """The run that it is part of now."""
+    if not runs or runs[-1].end != position:
+        runs.append(Run(position, position, []))
+    run = runs[-1]
+    run.buffers.append(buffer)
+    run.end += len(buffer)
+    return run

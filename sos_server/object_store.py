@@ -173,6 +173,13 @@ class ObjectStore:
         """Return when the row is durable. RefusedError: it never will be."""
         await self.log.settle(self.log.submit(row))
 
+    def begin_round(self) -> None:
+        """Many appends may come in until `end_round`, which commits them together."""
+        self.log.hold()
+
+    def end_round(self) -> None:
+        self.log.commit_held()
+
     def logged(self, batch: GatheredBatch) -> None:
         """A batch has taken room in the log, and will take as much in the objects' files."""
         self.space.logged(batch.disk_bytes, len(batch.rows))

@@ -51,7 +51,7 @@ class Service:
         self.limits = limits or LimitsSection()
         self.traffic = Traffic()
         self.share = ReadShare(self.limits.read_bytes_max)
-        self.poller = Poller()
+        self.poller = Poller(store.begin_round, store.end_round)
         self.sessions: dict[Session, None] = {}  # not a set: its order would differ from run to run
         self._stopping = False
         self._all_left = trio.Event()

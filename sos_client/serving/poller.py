@@ -25,10 +25,15 @@ class Poller:
     """Calls back, on the event loop, whenever a registered socket is readable, closed or broken.
 
     A callback may register and unregister sockets, its own included. It must not raise: an exception ends the poller
-    and with it the server. Sockets are unregistered before they are closed.
+    and with it the server. Sockets are unregistered before they are closed. `before_round` and `after_round` are called
+    around the callbacks of each round, for what is better done once for all of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, before_round: Callable[[], None] | None = None, after_round: Callable[[], None] | None = None
+    ) -> None:
+        self._before_round = before_round or _nothing
+        self._after_round = after_round or _nothing
         self._epoll = select.epoll()
         self._callbacks: dict[int, OnReadable] = {}
 
@@ -46,9 +51,15 @@ class Poller:
         try:
             while True:
                 await trio.lowlevel.wait_readable(self._epoll.fileno())
+                self._before_round()
                 for handle, _ in self._epoll.poll(0, EVENTS_MAX):
                     callback = self._callbacks.get(handle)
                     if callback is not None:  # an earlier callback of this round may have unregistered it
                         callback()
+                self._after_round()
         finally:
             self._epoll.close()
+
+
+def _nothing() -> None:
+    pass

@@ -244,6 +244,12 @@ class MemoryStore:
             self.namespaces[name] = MemoryNamespace(self, name)
         return self.namespaces[name]
 
+    def begin_round(self) -> None:
+        pass
+
+    def end_round(self) -> None:
+        pass
+
     def commit(self) -> None:
         dirty, self.dirty = self.dirty, {}
         for appender in dirty:

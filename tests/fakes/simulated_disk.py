@@ -25,6 +25,8 @@ OPERATIONS: Final = (
     *("make_directory", "list_directory", "sync_directory", "rename", "unlink", "remove_directory", "exists"),
 )
 BYTES_PER_SECOND: Final = 500e6
+QUICK_RATE: Final = 0.5
+"""How often the drive says that it has been quick for a while."""
 
 Observer = Callable[[str, str], None]
 
@@ -205,8 +207,12 @@ class SimulatedDisk:
             seconds += rng.uniform(0, self.faults.stall_seconds)
         with trio.CancelScope(shield=True):
             await trio.sleep(seconds)
+        self.perform_now(operation, path)
+
+    def perform_now(self, operation: str, path: str) -> None:
+        """The same in no time."""
         self.check_alive()
-        failure = self.faults.draw(operation, path, rng)
+        failure = self.faults.draw(operation, path, self.drive.rng)
         if self.observe is not None:
             self.observe(operation if failure is None else f"{operation} failed", path)
         if failure is not None:
@@ -276,6 +282,25 @@ class SimulatedFile:
             async with self._log_order:
                 await self.write(offset, buffers)
                 await self.sync()
+
+    def is_quick(self, length: int) -> bool:
+        return bool(length) and self._disk.drive.rng.random() < QUICK_RATE
+
+    def write_and_sync_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        data = b"".join(buffers)
+        try:
+            self._disk.perform_now("write", self.path)
+        except OSError:
+            self._inode.write(offset, data[: self._disk.drive.rng.randrange(len(data) + 1)])
+            raise
+        self._disk.drive.check_room(offset + len(data) - len(self._inode.cached), self.path)
+        self._inode.write(offset, data)
+        try:
+            self._disk.perform_now("sync", self.path)
+        except OSError:
+            self._inode.fail_sync(self._disk.drive.rng)
+            raise
+        self._inode.sync()
 
     async def sync(self) -> None:
         try:

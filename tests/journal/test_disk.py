@@ -128,10 +128,18 @@ async def test_a_small_write_is_synced_on_the_spot_only_after_many_quick_ones(
     assert not any(await sync(QUICK_SYNCS_MIN))
     assert all(await sync(3))
     assert await sync(1, INLINE_SYNC_BYTES_MAX + 1) == [False]
-    seconds = QUICK_SYNC_SECONDS  # one that is not quick is the last for a while
-    assert await sync(2) == [True, False]
-    seconds = 0.0
-    assert await sync(QUICK_SYNCS_MIN + 1) == [False] * QUICK_SYNCS_MIN + [True]
+    for slowness, due in ((1, 1), (2.5, 2), (1000, QUICK_SYNCS_MIN)):  # the slower one is, the longer it is the last
+        seconds = slowness * QUICK_SYNC_SECONDS
+        assert await sync(1) == [True]
+        seconds = 0.0
+        assert await sync(due + 1) == [False] * due + [True]
+    assert file.is_quick(INLINE_SYNC_BYTES_MAX)
+    assert not file.is_quick(INLINE_SYNC_BYTES_MAX + 1)
+    file.write_and_sync_now(0, [b"x"])
+    assert on_the_spot[-1]
+    seconds = 2 * QUICK_SYNC_SECONDS
+    file.write_and_sync_now(0, [b"x"])
+    assert not file.is_quick(1)
     file.close()
 
 

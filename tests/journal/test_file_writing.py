@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journal.file_writing import BLOCK_BYTES, DIRECT_BYTES_MIN, SCRATCH_BYTES, LargeWriter, write_fully
+from journal.file_writing import BLOCK_BYTES, DIRECT_BYTES_MIN, SCRATCH_BYTES, LargeWriter, Turns, write_fully
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +67,7 @@ def test_every_range_is_written_where_it_belongs(
     buffers = [memoryview(PATTERN)[number : number + length] for number, length in enumerate(lengths)]
     os.pwrite(descriptor, b"before" * 3000, 0)
     os.ftruncate(descriptor, offset)
-    LargeWriter().write(descriptor, offset, buffers)
+    LargeWriter(Turns()).write(descriptor, offset, buffers)
     _check(descriptor, offset, buffers)
     assert os.pread(descriptor, offset, 0) == (b"before" * 3000)[:offset]
 
@@ -75,7 +75,7 @@ def test_every_range_is_written_where_it_belongs(
 def test_what_is_large_goes_past_the_cache_but_for_its_ends(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = _recorded(monkeypatch, os.pwrite)
     buffers = [PATTERN] * 9
-    LargeWriter().write(descriptor, 100, buffers)
+    LargeWriter(Turns()).write(descriptor, 100, buffers)
     _check(descriptor, 100, buffers)
     end = (9 * len(PATTERN) + 100) // BLOCK_BYTES * BLOCK_BYTES
     starts = range(BLOCK_BYTES, end, SCRATCH_BYTES)
@@ -84,7 +84,7 @@ def test_what_is_large_goes_past_the_cache_but_for_its_ends(descriptor: int, mon
 
 def test_what_is_small_goes_through_the_cache(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = _recorded(monkeypatch, os.pwrite)
-    LargeWriter().write(descriptor, 1, [PATTERN[:DIRECT_BYTES_MIN]])
+    LargeWriter(Turns()).write(descriptor, 1, [PATTERN[:DIRECT_BYTES_MIN]])
     _check(descriptor, 1, [PATTERN[:DIRECT_BYTES_MIN]])
     assert not calls
 
@@ -101,7 +101,7 @@ def test_what_a_file_system_does_not_take_directly_goes_through_the_cache(
 
     calls = _recorded(monkeypatch, refusing)
     buffers = [PATTERN] * 5
-    LargeWriter().write(descriptor, 0, buffers)
+    LargeWriter(Turns()).write(descriptor, 0, buffers)
     _check(descriptor, 0, buffers)
     assert [is_direct for is_direct, _, _ in calls] == [True] + [False] * (5 * len(PATTERN) // SCRATCH_BYTES)
 
@@ -115,7 +115,7 @@ def test_a_file_system_without_direct_writes(descriptor: int, monkeypatch: pytes
         return control(descriptor, command, flags)
 
     monkeypatch.setattr("fcntl.fcntl", refusing)
-    LargeWriter().write(descriptor, 0, [PATTERN])
+    LargeWriter(Turns()).write(descriptor, 0, [PATTERN])
     _check(descriptor, 0, [PATTERN])
 
 
@@ -127,7 +127,7 @@ def test_a_short_direct_write_is_finished(descriptor: int, monkeypatch: pytest.M
             descriptor, data[: BLOCK_BYTES if _is_direct(descriptor) else 1000], offset
         ),
     )
-    LargeWriter().write(descriptor, 0, [PATTERN[:DIRECT_BYTES_MIN]])
+    LargeWriter(Turns()).write(descriptor, 0, [PATTERN[:DIRECT_BYTES_MIN]])
     _check(descriptor, 0, [PATTERN[:DIRECT_BYTES_MIN]])
     assert len(calls) > 2
 
@@ -140,7 +140,7 @@ def test_a_failure_is_raised_and_leaves_the_file_as_others_expect_it(
 
     _recorded(monkeypatch, failing)
     with pytest.raises(OSError, match="no room"):
-        LargeWriter().write(descriptor, 0, [PATTERN])
+        LargeWriter(Turns()).write(descriptor, 0, [PATTERN])
     assert not _is_direct(descriptor)
 
 

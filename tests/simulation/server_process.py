@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PAYLOAD_BYTES_MAX: Final = 16 << 10
 BATCH_BYTES_MAX: Final = 16 << 10
+ROUND_SECONDS_MAX: Final = 0.01
 
 
 def store_settings() -> StoreSettings:
@@ -67,7 +68,15 @@ async def serve(host: SimulatedHost, disk: SimulatedDisk) -> None:
                 while True:
                     nursery.start_soon(converse, await listener.accept())
 
+        async def end_rounds() -> None:
+            """As the poller does after it has served some sockets."""
+            while True:
+                await trio.sleep(host.chance.uniform(0, ROUND_SECONDS_MAX))
+                store.begin_round()
+                store.end_round()
+
         nursery.start_soon(accept)
+        nursery.start_soon(end_rounds)
         world.note("serving", host.name)
         await host.stop_wanted.wait()
         listener.close()

@@ -30,6 +30,7 @@ SMALL: Final = StoreSettings(
     reserve_bytes=64 << 10,
 )
 INSTANCE: Final = b"one client only."
+ROUND_SECONDS_MAX: Final = 0.01
 
 
 @dataclasses.dataclass(slots=True)
@@ -81,6 +82,7 @@ class StoreWorld:
             self.identity = store.identity
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(store.run)
+                nursery.start_soon(self._end_rounds, store)
                 yield store
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -92,6 +94,13 @@ class StoreWorld:
         finally:
             with contextlib.suppress(ProcessDied):
                 await disk.close()
+
+    async def _end_rounds(self, store: ObjectStore) -> None:
+        """As the poller does after it has served some sockets."""
+        while True:
+            await trio.sleep(self.rng.uniform(0, ROUND_SECONDS_MAX))
+            store.begin_round()
+            store.end_round()
 
     async def check(self, store: ObjectStore) -> None:
         """Everything acknowledged is there, and nothing that was never sent. What is there now is known from now on."""
