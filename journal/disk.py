@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
 import trio
 
-from journal.file_reading import read_cached, read_fully, read_into
+from journal.file_reading import read_cached, read_cached_into, read_fully, read_into
 from journal.file_writing import LargeWriter, Turns, write_fully
 from journal.sync_thread import SyncThread
 from journal.syncfs import sync_file_system
@@ -77,7 +77,7 @@ class File(Protocol):
     async def read_into(self, offset: int, buffer: memoryview) -> int:
         """As `read`, into memory that is there already: how many bytes it has taken, fewer only where the file ends.
 
-        For tens of megabytes: getting fresh memory for them costs more than reading them from the page cache.
+        For what is large, or read over and over: getting fresh memory costs as much as reading from the page cache.
         """
 
     async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
@@ -172,6 +172,9 @@ class RealFile:
         return await _in_thread(read_fully, self._descriptor, offset, length)
 
     async def read_into(self, offset: int, buffer: memoryview) -> int:
+        """As `read`."""
+        if read_cached_into(self._descriptor, offset, buffer):
+            return len(buffer)
         return await _in_thread(read_into, self._descriptor, offset, buffer)
 
     async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:

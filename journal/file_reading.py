@@ -26,15 +26,21 @@ def read_cached(descriptor: int, offset: int, length: int) -> bytes | None:
     if length > CACHED_BYTES_MAX:
         return None
     view = _scratch.view[:length]
+    return bytes(view) if read_cached_into(descriptor, offset, view) else None
+
+
+def read_cached_into(descriptor: int, offset: int, buffer: memoryview) -> bool:
+    """Whether the buffer has been filled, on those conditions."""
+    if len(buffer) > CACHED_BYTES_MAX:
+        return False
     try:
-        count = os.preadv(descriptor, [view], offset, os.RWF_NOWAIT)
+        return os.preadv(descriptor, [buffer], offset, os.RWF_NOWAIT) == len(buffer)
     except BlockingIOError:
-        return None
+        return False
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
-        return None
-    return bytes(view) if count == length else None
+        return False
 
 
 def read_fully(descriptor: int, offset: int, length: int) -> bytes:

@@ -157,15 +157,17 @@ class Namespace:
         """The first `limit` objects whose names come after `after`, in order of name."""
         return [self._info(stored) for stored in self._stored.page(after, limit)]
 
-    async def read(self, object_name: str, offset: int, length: int) -> VerifiedBytes:
+    async def read(self, object_name: str, offset: int, length: int, memory: memoryview | None = None) -> VerifiedBytes:
         """Up to `length` (at most 1 MiB) of the synced bytes from `offset` on, and their CRC; fewer where they end.
 
+        They may lie in `memory`, and are good as long as it is not used for something else.
         RANGE when `offset` is beyond them, DAMAGED (with the offset) when bytes are not those that were stored.
         """
         stored = self._find(object_name)
         if offset > stored.size:
             raise RefusedError(ErrorCode.RANGE, size=stored.size)
-        return await self._store.reader.read(stored, offset, min(length, READ_BYTES_MAX, stored.size - offset))
+        length = min(length, READ_BYTES_MAX, stored.size - offset)
+        return await self._store.reader.read(stored, offset, length, memory)
 
     async def wait_growth(self, object_name: str, beyond: int) -> None:
         """Return when the object has more than `beyond` synced bytes, is sealed, or is gone (NOT_FOUND)."""

@@ -36,7 +36,7 @@ class VerifiedBytes(NamedTuple):
     nothing is read a second time to make it.
     """
 
-    content: bytes
+    content: bytes | memoryview
     crc: int
 
 
@@ -67,24 +67,31 @@ class ObjectFiles:
         self._users: dict[int, int] = {}
         self._gone: set[int] = set()
 
-    async def read(self, number: int, offset: int, length: int, *, copied: int, tail_crc: int) -> VerifiedBytes:
+    async def read(
+        self,
+        number: int,
+        offset: int,
+        length: int,
+        *,
+        copied: int,
+        tail_crc: int,
+        memory: memoryview | None = None,
+    ) -> VerifiedBytes:
         """`length` bytes from `offset` on, all of them below `copied`.
 
-        Raises ChunkDamagedError for bytes that are not what was stored, FileNotFoundError when there is no such file.
+        They lie in `memory`, if it has room for all chunks that they are part of. Raises ChunkDamagedError for bytes
+        that are not what was stored, FileNotFoundError when there is no such file.
         """
         first = offset // CHUNK_BYTES * CHUNK_BYTES
         last = min(copied, -(-(offset + length) // CHUNK_BYTES) * CHUNK_BYTES)
-        pieces: list[bytes] = []
+        if memory is None or len(memory) < last - first:
+            memory = memoryview(bytearray(last - first))
         crc = 0
         async with self._borrow(number) as file:
             for start, stop in group_ranges(first, last):
-                piece, crc = await _read_verified(file, start, stop, tail_crc, crc)
-                pieces.append(piece)
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if length == last - first:
-            return VerifiedBytes(data, crc)
-        content = data[offset - first : offset - first + length]
-        return VerifiedBytes(content, crc32c(content))
+                crc = await _read_verified(file, start, memory[start - first : stop - first], tail_crc, crc)
+        content = memory[offset - first : offset - first + length]
+        return VerifiedBytes(content, crc if length == last - first else crc32c(content))
 
     def forget(self, number: int) -> None:
         """The object is gone: its file is closed when nobody reads it any more."""
@@ -124,26 +131,26 @@ class ObjectFiles:
                 self._open.pop(number).close()
 
 
-async def _read_verified(file: File, start: int, stop: int, tail_crc: int, crc_before: int) -> VerifiedBytes:
-    """Whole chunks of one group, the last maybe the object's unfinished one, which `tail_crc` is of; and the CRC of
-    what `crc_before` is of with them behind it."""
-    data = await file.read(data_position(start), stop - start)
-    full = (stop - start) // CHUNK_BYTES
+async def _read_verified(file: File, start: int, memory: memoryview, tail_crc: int, crc_before: int) -> int:
+    """Fill the memory with whole chunks of one group, the last maybe the object's unfinished one, which `tail_crc` is
+    of. Returns the CRC of what `crc_before` is of with them behind it."""
+    full = len(memory) // CHUNK_BYTES
+    count = await file.read_into(data_position(start), memory)
     checksums = await file.read(checksum_position(start // CHUNK_BYTES), full * CRC_BYTES) if full else b""
-    if len(data) < stop - start or len(checksums) < full * CRC_BYTES:
+    if count < len(memory) or len(checksums) < full * CRC_BYTES:
         raise ChunkDamagedError(start)
-    view, crc = memoryview(data), crc_before
+    crc = crc_before
     join = crc32c_joiner(CHUNK_BYTES)
     for chunk, stored in enumerate(struct.unpack(f">{full}I", checksums)):
-        if crc32c(view[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]) != stored:
+        if crc32c(memory[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]) != stored:
             raise ChunkDamagedError(start + chunk * CHUNK_BYTES)
         crc = join(crc, stored)
-    tail = view[full * CHUNK_BYTES :]
+    tail = memory[full * CHUNK_BYTES :]
     if tail:
         if crc32c(tail) != tail_crc:
             raise ChunkDamagedError(start + full * CHUNK_BYTES)
         crc = crc32c_combine(crc, tail_crc, len(tail))
-    return VerifiedBytes(data, crc)
+    return crc
 
 
 assert GROUP_CHUNKS * CRC_BYTES <= CHUNK_BYTES, "the checksums of a group are one small read"

@@ -72,7 +72,7 @@ class Outgoing:
         self.bytes_sent += sent
         return sent
 
-    async def send(self, frames: bytes, payload: bytes = b"", after: bytes = b"") -> None:
+    async def send(self, frames: bytes, payload: bytes | memoryview = b"", after: bytes = b"") -> None:
         """Send whole frames, the last of them with ``payload`` as its end, then those of ``after``.
 
         Whatever waits for its turn to go out goes before.
@@ -85,7 +85,7 @@ class Outgoing:
         self.clean = False
         try:
             if len(payload) <= JOINED_BYTES_MAX:
-                await self._stream.send_all(frames + payload + after)
+                await self._stream.send_all(b"".join((frames, payload, after)))
             elif self._plain is not None:
                 await self._plain.send_parts(frames, payload, after)
             else:

@@ -14,6 +14,7 @@ import trio
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.limits import OFFSET_MAX
 from sos_client.wire.messages import GetEnd
+from sos_server.object_layout import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ PIECE_BYTES_MAX: Final = 512 * 1024
 PIECE_BYTES_MIN: Final = 64 * 1024
 PIECES_LEFT: Final = 16
 """A piece is at most this part of what is free, so that readers that come later find something, too."""
+KEPT_MAX: Final = 4
+"""Pieces' memory that is kept for the next ones: getting it fresh costs as much as reading into it."""
 
 
 class ReadShare:
@@ -41,17 +44,24 @@ class ReadShare:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self._held_bytes = 0
+        self._kept: list[memoryview] = []
 
     @contextmanager
-    def piece(self, wanted_bytes: int) -> Iterator[int]:
-        """How much of it to read now; in the block, that is held."""
+    def piece(self, wanted_bytes: int) -> Iterator[tuple[int, memoryview]]:
+        """How much of it to read now, and memory for the whole chunks of that; in the block, both are held."""
         fair_bytes = (self.bytes_max // 2 - self._held_bytes) // PIECES_LEFT
         length = min(wanted_bytes, PIECE_BYTES_MAX, max(PIECE_BYTES_MIN, fair_bytes))
+        if length == PIECE_BYTES_MAX and self._kept:
+            memory = self._kept.pop()
+        else:
+            memory = memoryview(bytearray(-(-length // CHUNK_BYTES) * CHUNK_BYTES))
         self._held_bytes += length
         try:
-            yield length
+            yield length, memory
         finally:
             self._held_bytes -= length
+            if len(memory) == PIECE_BYTES_MAX and len(self._kept) < KEPT_MAX:
+                self._kept.append(memory)
 
 
 class Reading:
@@ -116,8 +126,10 @@ class Reading:
         wanted_bytes = min(size, self._end) - self._offset
         if wanted_bytes <= 0 or self._stopped:
             return False
-        with self._share.piece(wanted_bytes) as length:
-            content, crc = await self._namespace.read(self._request.object, self._offset, length)
+        before_bytes = self._offset % CHUNK_BYTES  # read to verify the chunk: later pieces begin with one
+        with self._share.piece(before_bytes + wanted_bytes) as (length, memory):
+            length -= before_bytes
+            content, crc = await self._namespace.read(self._request.object, self._offset, length, memory)
             header = self._connection.send_data(content, crc=crc)
             self._offset += len(content)
             after = self._end_frame() if self._offset >= self._end and go_on() else b""

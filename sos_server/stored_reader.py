@@ -36,14 +36,17 @@ class StoredReader:
         self._report = report
         self._reported: set[int] = set()
 
-    async def read(self, stored: StoredObject, offset: int, length: int) -> VerifiedBytes:
-        """Exactly these bytes, all of them synced. RefusedError: DAMAGED, NOT_FOUND (deleted meanwhile)."""
-        pieces: list[bytes] = []
+    async def read(
+        self, stored: StoredObject, offset: int, length: int, memory: memoryview | None = None
+    ) -> VerifiedBytes:
+        """Exactly these bytes, all of them synced, maybe in `memory`. RefusedError: DAMAGED, NOT_FOUND (deleted)."""
+        pieces: list[bytes | memoryview] = []
         crc = 0
         end = offset + length
         while offset < end:
             if offset < stored.copied:
-                piece, piece_crc = await self._from_file(stored, offset, min(end, stored.copied))
+                room = None if pieces else memory
+                piece, piece_crc = await self._from_file(stored, offset, min(end, stored.copied), room)
             else:
                 piece, piece_crc = await self._from_log(stored, offset, end)
             crc = crc32c_combine(crc, piece_crc, len(piece)) if pieces else piece_crc
@@ -51,10 +54,10 @@ class StoredReader:
             offset += len(piece)
         return VerifiedBytes(pieces[0] if len(pieces) == 1 else b"".join(pieces), crc)
 
-    async def _from_file(self, stored: StoredObject, offset: int, end: int) -> VerifiedBytes:
+    async def _from_file(self, stored: StoredObject, offset: int, end: int, memory: memoryview | None) -> VerifiedBytes:
         try:
             return await self._object_files.read(
-                stored.number, offset, end - offset, copied=stored.copied, tail_crc=stored.tail_crc
+                stored.number, offset, end - offset, copied=stored.copied, tail_crc=stored.tail_crc, memory=memory
             )
         except FileNotFoundError:
             if stored.namespace.objects.get(stored.name) is not stored:

@@ -199,7 +199,8 @@ class MemoryNamespace:
         start = bisect_right(names, after)
         return [self.stat(name) for name in names[start : start + limit]]
 
-    async def read(self, object_name: str, offset: int, length: int) -> VerifiedBytes:
+    async def read(self, object_name: str, offset: int, length: int, memory: memoryview | None = None) -> VerifiedBytes:
+        del memory
         await trio.lowlevel.checkpoint()
         content = bytes(self._object(object_name).content[offset : offset + length])
         return VerifiedBytes(content, crc32c(content))

@@ -225,7 +225,7 @@ async def read_or_refuse(namespace: Namespace, name: str, known: Known) -> bool:
                 raise
             whole, offset = False, offset + 4096
         else:
-            assert piece == known.sent[offset : offset + len(piece)]
+            assert bytes(piece) == known.sent[offset : offset + len(piece)]
             assert crc == crc32c(piece)
             offset += len(piece)
     return whole
