@@ -80,6 +80,9 @@ class File(Protocol):
         For what is large, or read over and over: getting fresh memory costs as much as reading from the page cache.
         """
 
+    def read_now(self, offset: int, buffer: memoryview) -> bool:
+        """Whether the buffer could be filled without waiting, from memory. Raises OSError."""
+
     async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all of it; durable after the next `sync` only."""
 
@@ -173,9 +176,12 @@ class RealFile:
 
     async def read_into(self, offset: int, buffer: memoryview) -> int:
         """As `read`."""
-        if read_cached_into(self._descriptor, offset, buffer):
+        if self.read_now(offset, buffer):
             return len(buffer)
         return await _in_thread(read_into, self._descriptor, offset, buffer)
+
+    def read_now(self, offset: int, buffer: memoryview) -> bool:
+        return read_cached_into(self._descriptor, offset, buffer)
 
     async def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         await _in_thread(write_fully, self._descriptor, offset, buffers)

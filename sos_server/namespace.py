@@ -145,9 +145,10 @@ class Namespace:
             raise RefusedError(ErrorCode.RETAINED, seconds=int(remaining) + 1, server_time=int(now))
         await self._store.commit(ObjectDeleted(stored.number))
 
-    def number_of(self, object_name: str) -> int:
-        """Which object has this name now: the number is never that of another one, whatever the name."""
-        return self._find(object_name).number
+    def number_and_size(self, object_name: str) -> tuple[int, int]:
+        """Which object has this name now (the number is never that of another one), and its synced bytes."""
+        stored = self._find(object_name)
+        return stored.number, stored.size
 
     def stat(self, object_name: str) -> ObjectInfo:
         """What is known of the object, synced bytes only."""

@@ -87,9 +87,13 @@ class ObjectFiles:
         if memory is None or len(memory) < last - first:
             memory = memoryview(bytearray(last - first))
         crc = 0
-        async with self._borrow(number) as file:
-            for start, stop in group_ranges(first, last):
-                crc = await _read_verified(file, start, memory[start - first : stop - first], tail_crc, crc)
+        for start, stop in group_ranges(first, last):
+            view = memory[start - first : stop - first]
+            checksums = self._read_now(number, start, view)
+            if checksums is None:
+                async with self._borrow(number) as file:
+                    checksums = await _read(file, start, view)
+            crc = _verified(start, view, checksums, tail_crc, crc)
         content = memory[offset - first : offset - first + length]
         return VerifiedBytes(content, crc if length == last - first else crc32c(content))
 
@@ -103,6 +107,16 @@ class ObjectFiles:
     def close(self) -> None:
         while self._open:
             self._open.popitem()[1].close()
+
+    def _read_now(self, number: int, start: int, view: memoryview) -> bytes | bytearray | None:
+        """As `_read`, when the file is open and all of it in memory, which is what most reads find."""
+        if (file := self._open.get(number)) is None or not file.read_now(data_position(start), view):
+            return None
+        checksums = bytearray(len(view) // CHUNK_BYTES * CRC_BYTES)
+        if checksums and not file.read_now(checksum_position(start // CHUNK_BYTES), memoryview(checksums)):
+            return None
+        self._open.move_to_end(number)
+        return checksums
 
     @contextlib.asynccontextmanager
     async def _borrow(self, number: int) -> AsyncIterator[File]:
@@ -131,21 +145,25 @@ class ObjectFiles:
                 self._open.pop(number).close()
 
 
-async def _read_verified(file: File, start: int, memory: memoryview, tail_crc: int, crc_before: int) -> int:
-    """Fill the memory with whole chunks of one group, the last maybe the object's unfinished one, which `tail_crc` is
-    of. Returns the CRC of what `crc_before` is of with them behind it."""
-    full = len(memory) // CHUNK_BYTES
-    count = await file.read_into(data_position(start), memory)
+async def _read(file: File, start: int, view: memoryview) -> bytes:
+    """Fill the view with whole chunks of one group, the last maybe the object's unfinished one; the others' CRCs."""
+    full = len(view) // CHUNK_BYTES
+    count = await file.read_into(data_position(start), view)
     checksums = await file.read(checksum_position(start // CHUNK_BYTES), full * CRC_BYTES) if full else b""
-    if count < len(memory) or len(checksums) < full * CRC_BYTES:
+    if count < len(view) or len(checksums) < full * CRC_BYTES:
         raise ChunkDamagedError(start)
-    crc = crc_before
+    return checksums
+
+
+def _verified(start: int, view: memoryview, checksums: bytes | bytearray, tail_crc: int, crc_before: int) -> int:
+    """The CRC of what `crc_before` is of with these chunks behind it; `tail_crc` is of the unfinished one."""
+    crc, full = crc_before, len(view) // CHUNK_BYTES
     join = crc32c_joiner(CHUNK_BYTES)
     for chunk, stored in enumerate(struct.unpack(f">{full}I", checksums)):
-        if crc32c(memory[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]) != stored:
+        if crc32c(view[chunk * CHUNK_BYTES : (chunk + 1) * CHUNK_BYTES]) != stored:
             raise ChunkDamagedError(start + chunk * CHUNK_BYTES)
         crc = join(crc, stored)
-    tail = memory[full * CHUNK_BYTES :]
+    tail = view[full * CHUNK_BYTES :]
     if tail:
         if crc32c(tail) != tail_crc:
             raise ChunkDamagedError(start + full * CHUNK_BYTES)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sos_client.wire.connection import Connection
-    from sos_client.wire.messages import Get, ObjectInfo
+    from sos_client.wire.messages import Get
     from sos_server.metrics import Traffic
     from sos_server.namespace import Namespace
     from sos_server.outgoing import Outgoing
@@ -88,8 +88,7 @@ class Reading:
         ``go_on`` is asked between pieces; when it says no, nothing more is sent, GET_END neither.
         """
         request = self._request
-        self._number = self._namespace.number_of(request.object)
-        size = self._info().size
+        self._number, size = self._namespace.number_and_size(request.object)
         if self._offset > size:
             raise RefusedError(ErrorCode.RANGE, size=size)
         if request.length is not None:
@@ -109,12 +108,13 @@ class Reading:
         if self._waiting is not None:
             self._waiting.cancel()
 
-    def _info(self) -> ObjectInfo:
-        """What the object is now. NOT_FOUND when it is gone, even if another one has got its name by now."""
-        if self._namespace.number_of(self._request.object) != self._number:
+    def _size(self) -> int:
+        """What the object has now. NOT_FOUND when it is gone, even if another one has got its name by now."""
+        number, size = self._namespace.number_and_size(self._request.object)
+        if number != self._number:
             sentence = "the object has been deleted while it was read"
             raise RefusedError(ErrorCode.NOT_FOUND, sentence, what="object", name=self._request.object)
-        return self._namespace.stat(self._request.object)
+        return size
 
     def _end_frame(self) -> bytes:
         self._ended = True
@@ -122,7 +122,7 @@ class Reading:
 
     async def _send_piece(self, traffic: Traffic, go_on: Callable[[], bool]) -> bool:
         """Send what there is, up to a piece, and GET_END with the last one. False when there is nothing (more) now."""
-        size = self._info().size
+        size = self._size()
         wanted_bytes = min(size, self._end) - self._offset
         if wanted_bytes <= 0 or self._stopped:
             return False
@@ -141,8 +141,7 @@ class Reading:
         """With follow, wait until the object has grown. False when no byte can come any more, or after STOP."""
         if self._stopped or self._offset >= self._end:
             return False
-        info = self._info()
-        if info.sealed and info.size <= self._offset:
+        if self._size() <= self._offset and self._namespace.stat(self._request.object).sealed:
             return False
         with trio.CancelScope() as self._waiting:
             await self._namespace.wait_growth(self._request.object, self._offset)

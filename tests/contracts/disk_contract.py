@@ -69,6 +69,16 @@ class DiskContract:
         assert await file.read_into(6, memoryview(memory)) == 0
         file.close()
 
+    async def test_a_read_on_the_spot_gives_all_or_nothing(self, disk: Disk) -> None:
+        file = await disk.open("a", OpenMode.CREATE)
+        await file.write(0, [b"abcdef"])
+        memory = bytearray(b"....")
+        found = [file.read_now(1, memoryview(memory)) for _ in range(20)]
+        assert any(found)
+        assert memory == b"bcde"
+        assert not file.read_now(3, memoryview(memory))
+        file.close()
+
     async def test_a_read_only_file_cannot_be_written(self, disk: Disk) -> None:
         (await disk.open("a", OpenMode.CREATE)).close()
         file = await disk.open("a", OpenMode.READ)

@@ -180,8 +180,9 @@ class MemoryNamespace:
             raise RefusedError(ErrorCode.NOT_SEALED, size=len(stored.content))
         del self.objects[object_name]
 
-    def number_of(self, object_name: str) -> int:
-        return self._object(object_name).number
+    def number_and_size(self, object_name: str) -> tuple[int, int]:
+        stored = self._object(object_name)
+        return stored.number, len(stored.content)
 
     def stat(self, object_name: str) -> ObjectInfo:
         stored = self._object(object_name)
