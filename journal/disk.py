@@ -414,9 +414,12 @@ def _make_root(root: Path) -> None:
 def _write_and_sync(turns: Turns, descriptor: int, offset: int, buffers: Sequence[Buffer]) -> float:
     """How many seconds that took."""
     began = time.perf_counter()
-    with turns.sync():
+    turn = turns.begin_sync()
+    try:
         write_fully(descriptor, offset, buffers)
         os.fdatasync(descriptor)
+    finally:
+        turns.end_sync(turn)
     return time.perf_counter() - began
 
 

@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 Buffer = bytes | bytearray | memoryview
 
@@ -45,15 +45,13 @@ class Turns:
     def __init__(self) -> None:
         self._syncing = threading.Lock()
 
-    @contextlib.contextmanager
-    def sync(self) -> Iterator[None]:
-        """A write and its sync. Never waits."""
-        alone = self._syncing.acquire(blocking=False)
-        try:
-            yield
-        finally:
-            if alone:
-                self._syncing.release()
+    def begin_sync(self) -> bool:
+        """Before a write and its sync: never waits. What it returns is for `end_sync`."""
+        return self._syncing.acquire(blocking=False)
+
+    def end_sync(self, begun: bool) -> None:  # noqa: FBT001
+        if begun:
+            self._syncing.release()
 
     def await_turn(self) -> None:
         """To be called before a write in the background."""

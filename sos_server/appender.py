@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sos_client.wire.data_run import DataRun
     from sos_server.commit_log import CommitLog
     from sos_server.contents import StoredObject
+    from sos_server.gathering import GatheredBatch
     from sos_server.space import Space
 
 WINDOW_BYTES: Final = 16 << 20
@@ -89,27 +90,13 @@ class Appender:
         Raises RefusedError and takes nothing when the appender is closed, the offset is another, or there is no room on
         the disk or in the quota. Callers wait for room in memory first: what does not fit is taken, and costs more.
         """
-        if self.closed_by is not None:
-            raise self.closed_by
-        stored = self.stored
-        if offset != self.written:
-            raise RefusedError(ErrorCode.WRONG_SIZE, size=self.written, crc=self.crc, epoch=stored.epoch)
         length = len(payload)
-        namespace = stored.namespace
-        if self._space.full or (self._quota_bytes is not None and namespace.used_bytes + length > self._quota_bytes):
-            raise self._no_room(namespace.used_bytes)
-        batch = self._log.gathering
-        if not batch.directory:
-            self._log.wake()
+        batch = self._batch_for(offset, length)
         if length <= PIECE_BYTES_MAX:
-            batch.add_piece(stored.number, offset, crc, payload)
+            batch.add_piece(self.stored.number, offset, crc, payload)
         else:
-            self._add_pieces(offset, payload)
-        batch.appenders[self] = NOT_CLOSED
-        self.crc = crc32c(payload, self.crc)
-        self.written = offset + length
-        stored.unsynced_bytes += length
-        namespace.used_bytes += length
+            self._add_pieces(batch, offset, payload)
+        self._took(length, crc32c(payload, self.crc))
 
     def append_run(self, run: DataRun) -> None:
         """Like `append` for each payload of the run, but as if they had come as one, so that each costs little."""
@@ -117,15 +104,37 @@ class Appender:
         if len(payloads) == 1:
             self.append(offset, crcs[0], payloads[0])
             return
-        quota = self._quota_bytes
-        fits = quota is None or self.stored.namespace.used_bytes + end - offset <= quota
-        if fits and end - offset <= PIECE_BYTES_MAX:
-            joined = b"".join(payloads)
-            self.append(offset, crc32c(joined), joined)
+        length, quota = end - offset, self._quota_bytes
+        if length <= PIECE_BYTES_MAX and (quota is None or self.stored.namespace.used_bytes + length <= quota):
+            joined = self._batch_for(offset, length).add_run(self.stored.number, offset, payloads, length)
+            self._took(length, crc32c(joined, self.crc))
             return
         for crc, payload in zip(crcs, payloads, strict=True):
             self.append(offset, crc, payload)
             offset += len(payload)
+
+    def _batch_for(self, offset: int, length: int) -> GatheredBatch:
+        """The batch that takes so many bytes from `offset` on. Raises what `append` does."""
+        if self.closed_by is not None:
+            raise self.closed_by
+        stored = self.stored
+        if offset != self.written:
+            raise RefusedError(ErrorCode.WRONG_SIZE, size=self.written, crc=self.crc, epoch=stored.epoch)
+        used_bytes = stored.namespace.used_bytes
+        if self._space.full or (self._quota_bytes is not None and used_bytes + length > self._quota_bytes):
+            raise self._no_room(used_bytes)
+        batch = self._log.gathering
+        if not batch.directory:
+            self._log.wake()
+        batch.appenders[self] = NOT_CLOSED
+        return batch
+
+    def _took(self, length: int, crc: int) -> None:
+        stored = self.stored
+        self.crc = crc
+        self.written += length
+        stored.unsynced_bytes += length
+        stored.namespace.used_bytes += length
 
     async def end(self) -> None:
         """Return when all that was written is synced; the object may then be appended to by others.
@@ -171,11 +180,11 @@ class Appender:
         first, self.closed_by = self.closed_by is None, self.closed_by or refusal
         return first
 
-    def _add_pieces(self, offset: int, payload: Buffer) -> None:
+    def _add_pieces(self, batch: GatheredBatch, offset: int, payload: Buffer) -> None:
         view = memoryview(payload)
         for start in range(0, len(view), PIECE_BYTES_MAX):
             piece = view[start : start + PIECE_BYTES_MAX]
-            self._log.gathering.add_piece(self.stored.number, offset + start, crc32c(piece), piece)
+            batch.add_piece(self.stored.number, offset + start, crc32c(piece), piece)
 
     def _no_room(self, used_bytes: int) -> RefusedError:
         if self._space.full:

@@ -76,7 +76,7 @@ class CommitLog:
         """The batch that is durable without the listener's knowing, its generation and position."""
         self._tell_wanted = trio.Event()
         self._work = trio.Event()
-        self._room = trio.Event()
+        self._room: trio.Event | None = None  # made for whoever waits
         self._file_freed = trio.Event()
         self._change_wanted = False
         self._files_changed = trio.Event()
@@ -90,6 +90,8 @@ class CommitLog:
 
     async def wait_room(self) -> None:
         """Return when a batch has been closed (the next has room) or decided (its appenders have advanced)."""
+        if self._room is None:
+            self._room = trio.Event()
         await self._room.wait()
 
     def wake(self) -> None:
@@ -123,7 +125,7 @@ class CommitLog:
         it were not there.
         """
         with trio.CancelScope(shield=True):
-            await batch.done.wait()
+            await batch.decided()
         if batch.refusal is not None:
             raise batch.refusal
 
@@ -132,7 +134,7 @@ class CommitLog:
         self._tell()
         batch = self.gathering if self.gathering.directory else self._in_flight
         if batch is not None:
-            await batch.done.wait()
+            await batch.decided()
 
     def file_freed(self) -> None:
         """A free file was added, or `stuck` was changed."""
@@ -163,8 +165,8 @@ class CommitLog:
             for batch in (untold, self._in_flight, self.gathering):
                 if batch is not None:
                     batch.refusal = batch.refusal or self.broken
-                    batch.done.set()
-            self._room.set()
+                    batch.decide()
+            self._wake_waiting_for_room()
             self._files_changed.set()
 
     async def begin(self) -> None:
@@ -197,12 +199,13 @@ class CommitLog:
             return
         (batch, generation, position), self._untold = self._untold, None
         self._listener.committed(batch, generation, position)
-        batch.done.set()
+        batch.decide()
         self._wake_waiting_for_room()
 
     def _wake_waiting_for_room(self) -> None:
-        self._room.set()
-        self._room = trio.Event()
+        if self._room is not None:
+            self._room.set()
+            self._room = None
 
     async def _commit(self) -> None:
         if self.broken is not None:
@@ -339,7 +342,7 @@ class CommitLog:
             batch.refusal = refusal
         self._listener.failed(batches, refusal)
         for batch in batches:
-            batch.done.set()
+            batch.decide()
         self._wake_waiting_for_room()
 
     def _close_gathering(self) -> GatheredBatch:

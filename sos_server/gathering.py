@@ -15,6 +15,8 @@ from sos_server.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES, ENTRY, ROW_NU
 from sos_server.rows import Row, encode_row
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from journal.disk import Buffer
     from sos_client.wire.errors import RefusedError
     from sos_server.appender import Appender
@@ -30,22 +32,23 @@ DIRECTORY_ROOM: Final = DIRECTORY_MAX + BLOCK_BYTES
 
 
 class GatheredBatch:
-    """Owned by the commit log. `appenders` and `rows` wait for the commit; `done` is set when it is decided.
+    """Owned by the commit log. `appenders` and `rows` wait for the commit, tasks for `decided`.
 
     `has_room` says whether one more append may be put in: with fewer than `fill_max` bytes, and not too many entries.
     """
 
     __slots__ = (
         "_buffer",
+        "_decided",
         "_fill_max",
         "_last_number",
         "_payload_end",
         "_view",
         "appenders",
         "directory",
-        "done",
         "fill",
         "has_room",
+        "is_decided",
         "refusal",
         "rows",
     )
@@ -59,8 +62,9 @@ class GatheredBatch:
         self.rows: list[Row] = []
         self.appenders: dict[Appender, tuple[int, int]] = {}
         """Who put bytes in, and how far each had written, with which CRC, when the batch was closed."""
-        self.done = trio.Event()
+        self.is_decided = False
         self.refusal: RefusedError | None = None
+        self._decided: trio.Event | None = None  # made for whoever waits: most batches are waited for by nobody
         self._last_number = ROW_NUMBER
 
     def add_piece(self, number: int, offset: int, crc: int, payload: Buffer) -> None:
@@ -72,12 +76,31 @@ class GatheredBatch:
             self._grow(end)
         self._view[fill:end] = payload
         self.fill = end
-        directory = self.directory
+        self._enter(number, offset, length, crc, payload)
+
+    def add_run(self, number: int, offset: int, payloads: Sequence[Buffer], length: int) -> memoryview:
+        """Copy payloads that lie one behind the other, of at most `PIECE_BYTES_MAX` together, as one piece. Where to."""
+        fill = position = self.fill
+        if fill + length > self._payload_end:
+            self._grow(fill + length)
+        view = self._view  # maybe a new one
+        for payload in payloads:
+            end = position + len(payload)
+            view[position:end] = payload
+            position = end
+        run = view[fill:position]
+        self.fill = position
+        self._enter(number, offset, length, crc32c(run), run)
+        return run
+
+    def _enter(self, number: int, offset: int, length: int, crc: int, payload: Buffer) -> None:
+        """What was just copied into the directory."""
         if number == self._last_number and number and self._join(offset, length, payload):
             return
+        directory = self.directory
         directory += ENTRY.pack(number, offset, length, crc)
         self._last_number = number
-        self.has_room = end < self._fill_max and len(directory) < DIRECTORY_MAX
+        self.has_room = self.fill < self._fill_max and len(directory) < DIRECTORY_MAX
 
     def _join(self, offset: int, length: int, payload: Buffer) -> bool:
         """Let the last entry cover what goes on where it ends.
@@ -109,6 +132,18 @@ class GatheredBatch:
     def disk_bytes(self) -> int:
         """What the batch takes in a log file."""
         return batch_bytes(self.fill - BATCH_HEADER_BYTES, self.entries)
+
+    async def decided(self) -> None:
+        """Return when the batch is durable, or has a `refusal` and never will be."""
+        if not self.is_decided:
+            if self._decided is None:
+                self._decided = trio.Event()
+            await self._decided.wait()
+
+    def decide(self) -> None:
+        self.is_decided = True
+        if self._decided is not None:
+            self._decided.set()
 
     def close(self) -> None:
         """No appends are taken any more: note how far the commit will bring each appender."""
