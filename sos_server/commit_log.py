@@ -181,7 +181,7 @@ class CommitLog:
             if self._in_flight is not None and self._failure is not None:
                 await self._fail(self._failure)
                 self._failure = None
-                self._decided(self._in_flight)
+                self._landed(self._in_flight)
             elif self.gathering.directory:
                 await self._commit()
             elif self._change_wanted:
@@ -224,7 +224,7 @@ class CommitLog:
             await self._fail(error)
         else:
             self._committed(batch, log, len(content), time.perf_counter() - began)
-        self._decided(batch)
+        self._landed(batch)
 
     def _commit_on_the_spot(self) -> bool:
         """Whether the gathered batch is durable and told of, or failed, on return; else nothing was done."""
@@ -243,7 +243,7 @@ class CommitLog:
             self._work.set()
         else:
             self._committed(batch, log, len(content), time.perf_counter() - began)
-            self._decided(batch)
+            self._landed(batch)
         return True
 
     def _committed(self, batch: GatheredBatch, log: LogFile, length: int, seconds: float) -> None:
@@ -261,7 +261,7 @@ class CommitLog:
         else:
             self._tell()
 
-    def _decided(self, batch: GatheredBatch) -> None:
+    def _landed(self, batch: GatheredBatch) -> None:
         """The batch in flight is none any more."""
         self._in_flight = None
         self._keep_buffer(batch.release())

@@ -79,7 +79,7 @@ class GatheredBatch:
         self._enter(number, offset, length, crc, payload)
 
     def add_run(self, number: int, offset: int, payloads: Sequence[Buffer], length: int) -> memoryview:
-        """Copy payloads that lie one behind the other, of at most `PIECE_BYTES_MAX` together, as one piece. Where to."""
+        """Copy payloads that follow one another, of at most `PIECE_BYTES_MAX` together, as one piece; returns it."""
         fill = position = self.fill
         if fill + length > self._payload_end:
             self._grow(fill + length)

@@ -10,11 +10,15 @@ from sos_client.wire import messages as m
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.codec import encode
 from sos_client.wire.connection import Connection, Role
+from sos_client.wire.data_run import DataRun
 from sos_client.wire.errors import MisuseError, ProtocolError
-from sos_client.wire.limits import DATA_BYTES_MAX, FRAME_BYTES_MAX_LEAST
+from sos_client.wire.frames import frame_header
+from sos_client.wire.limits import DATA_BYTES_MAX, DATA_HEADER_BYTES, FRAME_BYTES_MAX_LEAST
 
 HELLO = m.Hello(version=1, token=None, client="test", instance=bytes(16))
 APPEND = m.Append(object="o", size=0, prefix_crc=None, epoch=0, holder=b"")
+
+EMPTY_DATA = frame_header(m.MessageType.DATA, DATA_HEADER_BYTES) + bytes(DATA_HEADER_BYTES)
 
 
 def appending(frame_bytes_max: int = FRAME_BYTES_MAX_LEAST) -> Connection:
@@ -33,11 +37,12 @@ def frame(offset: int, payload: bytes, crc: int | None = None) -> bytes:
     return encode(m.Data(offset, crc32c(payload) if crc is None else crc, payload))
 
 
-def taken(server: Connection) -> list[tuple[int, int, bytes] | m.Message]:
+def taken(server: Connection, first: DataRun | None = None) -> list[tuple[int, int, bytes] | m.Message]:
     """Everything there is: runs first, else events, payloads copied."""
     got: list[tuple[int, int, bytes] | m.Message] = []
     while True:
-        if (run := server.next_run()) is not None:
+        run, first = first or server.next_run(), None
+        if run is not None:
             offset = run.offset
             for crc, payload in zip(run.crcs, run.payloads, strict=True):
                 got.append((offset, crc, bytes(payload)))
@@ -51,9 +56,21 @@ def taken(server: Connection) -> list[tuple[int, int, bytes] | m.Message]:
             got.append(event)
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=12), st.lists(st.integers(1, 60)))
-def test_however_bytes_arrive_all_of_them_come_out_in_order(payloads: list[bytes], cuts: list[int]) -> None:
+@given(
+    st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=12),
+    st.lists(st.integers(1, 60)),
+    st.booleans(),
+    st.booleans(),
+)
+def test_however_bytes_arrive_all_of_them_come_out_in_order(
+    payloads: list[bytes],
+    cuts: list[int],
+    at_once: bool,  # noqa: FBT001
+    between_frames: bool,  # noqa: FBT001
+) -> None:
     stream, expected, offset = b"", [], 0
+    if between_frames:
+        cuts = [len(frame(0, payload)) for payload in payloads]
     for payload in payloads:
         stream += frame(offset, payload)
         expected.append((offset, crc32c(payload), payload))
@@ -61,8 +78,11 @@ def test_however_bytes_arrive_all_of_them_come_out_in_order(payloads: list[bytes
     stream += encode(m.Ping(n=7)) + frame(offset, b"last")
     server, got = appending(), []
     for cut in [*cuts, len(stream)]:
-        server.receive(bytearray(stream[:cut]))
-        got += taken(server)
+        if at_once:
+            got += taken(server, server.receive_run(memoryview(bytearray(stream[:cut]))))
+        else:
+            server.receive(bytearray(stream[:cut]))
+            got += taken(server)
         stream = stream[cut:]
     assert got == [*expected, m.Ping(n=7), (offset, crc32c(b"last"), b"last")]
     assert server.drained
@@ -97,6 +117,30 @@ def test_a_bad_frame_ends_the_run_and_is_refused_as_an_event(bad: bytes) -> None
         server.next_event()
     assert server.broken
     assert server.next_run() is None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [frame(0, b"xyz", crc=1), frame(3, b"gap"), frame(0, bytes(FRAME_BYTES_MAX_LEAST)), EMPTY_DATA],
+    ids=["crc", "gap", "too long", "empty"],
+)
+def test_a_bad_frame_that_comes_alone_is_refused_as_an_event(bad: bytes) -> None:
+    server = appending()
+    assert server.receive_run(memoryview(bad)) is None
+    with pytest.raises(ProtocolError):
+        server.next_event()
+    assert server.broken
+    assert server.receive_run(memoryview(frame(0, b"never"))) is None
+
+
+def test_a_frame_that_comes_alone_costs_the_splitter_nothing_and_is_counted() -> None:
+    server = appending()
+    run = server.receive_run(memoryview(frame(0, b"abc")))
+    assert run == DataRun(0, 3, [memoryview(b"abc")], [crc32c(b"abc")])
+    assert server.drained
+    assert server.receive_run(memoryview(encode(m.Ping(n=1)))) is None
+    assert server.next_event() == m.Ping(n=1)
+    assert server.receive_run(memoryview(frame(3, b"d"))) == DataRun(3, 4, [memoryview(b"d")], [crc32c(b"d")])
 
 
 def test_nothing_is_a_run_outside_of_an_append() -> None:
