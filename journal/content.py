@@ -43,7 +43,7 @@ class Content:
             at += extent.length
 
     async def extent(self, extent: Extent) -> bytes:
-        """The extent's bytes. DAMAGED or LOST if no copy that answers has them whole, UNAVAILABLE if none answers."""
+        """The bytes. DAMAGED if a copy has others, LOST if no member has them, UNAVAILABLE if some are silent."""
         near = self._in_memory(extent)
         if near is None:
             near = await self._journal.local.read(extent.object, extent.offset, extent.length)
@@ -60,7 +60,7 @@ class Content:
 
     async def _fetch(self, extent: Extent) -> bytes:
         failure: JournalError | None = None
-        answered = False
+        silent = dict.fromkeys(self._journal.replicas.replicas)
         await self._journal.replicas.wait_connected()
         for replica in list(self._journal.replicas.connected()):
             copy = replica.copy
@@ -71,7 +71,7 @@ class Content:
             except JournalError as error:
                 failure = failure or error
                 continue
-            answered = True
+            del silent[replica.member]
             if is_whole(extent, data):
                 await self._journal.local.keep(extent.object, extent.offset, data)
                 return data
@@ -79,9 +79,10 @@ class Content:
                 failure = damaged(f"{copy.label} has damaged bytes in {extent.object} at {extent.offset}")
         if failure is not None:
             raise failure
-        if not answered:
-            raise UnavailableError(JournalCode.UNAVAILABLE, "no member that has the file's bytes answers now")
-        raise DamagedJournalError(JournalCode.LOST, f"LOST: no member that answers has {extent.object}")
+        if silent:
+            message = f"no member that answers now has {extent.object}; not asked: {', '.join(map(str, silent))}"
+            raise UnavailableError(JournalCode.UNAVAILABLE, message)
+        raise DamagedJournalError(JournalCode.LOST, f"LOST: no member has {extent.object}")
 
 
 def is_whole(extent: Extent, data: bytes) -> bool:

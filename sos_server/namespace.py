@@ -16,6 +16,7 @@ from sos_client.wire.messages import ObjectInfo
 from sos_client.wire.names import check_name
 from sos_server.appender import Appender
 from sos_server.contents import Claim, StoredNamespace, StoredObject
+from sos_server.object_files import fresh_memory
 from sos_server.rows import Claimed, EpochRaised, ObjectDeleted, ObjectMade, ObjectSealed
 
 if TYPE_CHECKING:
@@ -158,10 +159,12 @@ class Namespace:
         """The first `limit` objects whose names come after `after`, in order of name."""
         return [self._info(stored) for stored in self._stored.page(after, limit)]
 
-    async def read(self, object_name: str, offset: int, length: int, memory: memoryview | None = None) -> VerifiedBytes:
+    async def read(
+        self, object_name: str, offset: int, length: int, memory: Callable[[int], memoryview] = fresh_memory
+    ) -> VerifiedBytes:
         """Up to `length` (at most 1 MiB) of the synced bytes from `offset` on, and their CRC; fewer where they end.
 
-        They may lie in `memory`, and are good as long as it is not used for something else.
+        They may lie in what `memory` gives, and are good as long as that is.
         RANGE when `offset` is beyond them, DAMAGED (with the offset) when bytes are not those that were stored.
         """
         stored = self._find(object_name)

@@ -23,7 +23,7 @@ from sos_server.object_layout import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 OBJECTS_DIRECTORY: Final = "objects"
 FILES_PER_DIRECTORY: Final = 1 << 12
@@ -57,6 +57,10 @@ def path_of(number: int) -> str:
     return f"{directory_of(number)}/{number:x}"
 
 
+def fresh_memory(length: int) -> memoryview:
+    return memoryview(bytearray(length))
+
+
 class ObjectFiles:
     """Reads objects' files through a bounded number of open handles, the least recently used closed first."""
 
@@ -75,26 +79,24 @@ class ObjectFiles:
         *,
         copied: int,
         tail_crc: int,
-        memory: memoryview | None = None,
+        memory: Callable[[int], memoryview] = fresh_memory,
     ) -> VerifiedBytes:
         """`length` bytes from `offset` on, all of them below `copied`.
 
-        They lie in `memory`, if it has room for all chunks that they are part of. Raises ChunkDamagedError for bytes
-        that are not what was stored, FileNotFoundError when there is no such file.
+        They lie in what `memory` gives for all chunks that they are part of. Raises ChunkDamagedError for bytes that
+        are not what was stored, FileNotFoundError when there is no such file.
         """
         first = offset // CHUNK_BYTES * CHUNK_BYTES
         last = min(copied, -(-(offset + length) // CHUNK_BYTES) * CHUNK_BYTES)
-        if memory is None or len(memory) < last - first:
-            memory = memoryview(bytearray(last - first))
-        crc = 0
+        chunks, crc = memory(last - first), 0
         for start, stop in group_ranges(first, last):
-            view = memory[start - first : stop - first]
+            view = chunks[start - first : stop - first]
             checksums = self._read_now(number, start, view)
             if checksums is None:
                 async with self._borrow(number) as file:
                     checksums = await _read(file, start, view)
             crc = _verified(start, view, checksums, tail_crc, crc)
-        content = memory[offset - first : offset - first + length]
+        content = chunks[offset - first : offset - first + length]
         return VerifiedBytes(content, crc if length == last - first else crc32c(content))
 
     def forget(self, number: int) -> None:

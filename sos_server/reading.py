@@ -47,21 +47,39 @@ class ReadShare:
         self._kept: list[memoryview] = []
 
     @contextmanager
-    def piece(self, wanted_bytes: int) -> Iterator[tuple[int, memoryview]]:
-        """How much of it to read now, and memory for the whole chunks of that; in the block, both are held."""
+    def piece(self, wanted_bytes: int) -> Iterator[Piece]:
+        """How much of it to read now; in the block, that is held."""
         fair_bytes = (self.bytes_max // 2 - self._held_bytes) // PIECES_LEFT
         length = min(wanted_bytes, PIECE_BYTES_MAX, max(PIECE_BYTES_MIN, fair_bytes))
-        if length == PIECE_BYTES_MAX and self._kept:
-            memory = self._kept.pop()
-        else:
-            memory = memoryview(bytearray(-(-length // CHUNK_BYTES) * CHUNK_BYTES))
+        if length < wanted_bytes:
+            length -= length % CHUNK_BYTES
+        piece = Piece(length, self._kept)
         self._held_bytes += length
         try:
-            yield length, memory
+            yield piece
         finally:
             self._held_bytes -= length
-            if len(memory) == PIECE_BYTES_MAX and len(self._kept) < KEPT_MAX:
-                self._kept.append(memory)
+            piece.give_back()
+
+
+class Piece:
+    """So many bytes, and memory for them if they are not in memory of their own, as those in the log are."""
+
+    def __init__(self, length: int, kept: list[memoryview]) -> None:
+        self.length = length
+        self._kept = kept
+        self._memory: memoryview | None = None
+
+    def memory(self, length: int) -> memoryview:
+        """Good until the piece is over."""
+        if length < PIECE_BYTES_MAX:
+            return memoryview(bytearray(length))
+        self._memory = self._kept.pop() if self._kept else memoryview(bytearray(length))
+        return self._memory
+
+    def give_back(self) -> None:
+        if self._memory is not None and len(self._kept) < KEPT_MAX:
+            self._kept.append(self._memory)
 
 
 class Reading:
@@ -127,9 +145,9 @@ class Reading:
         if wanted_bytes <= 0 or self._stopped:
             return False
         before_bytes = self._offset % CHUNK_BYTES  # read to verify the chunk: later pieces begin with one
-        with self._share.piece(before_bytes + wanted_bytes) as (length, memory):
-            length -= before_bytes
-            content, crc = await self._namespace.read(self._request.object, self._offset, length, memory)
+        with self._share.piece(before_bytes + wanted_bytes) as piece:
+            length = piece.length - before_bytes
+            content, crc = await self._namespace.read(self._request.object, self._offset, length, piece.memory)
             header = self._connection.send_data(content, crc=crc)
             self._offset += len(content)
             after = self._end_frame() if self._offset >= self._end and go_on() else b""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sos_client.wire.checksum import crc32c, crc32c_combine
 from sos_client.wire.errors import ErrorCode, RefusedError
-from sos_server.object_files import ChunkDamagedError, ObjectFiles, VerifiedBytes
+from sos_server.object_files import ChunkDamagedError, ObjectFiles, VerifiedBytes, fresh_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ class StoredReader:
         self._reported: set[int] = set()
 
     async def read(
-        self, stored: StoredObject, offset: int, length: int, memory: memoryview | None = None
+        self, stored: StoredObject, offset: int, length: int, memory: Callable[[int], memoryview] = fresh_memory
     ) -> VerifiedBytes:
         """Exactly these bytes, all of them synced, maybe in `memory`. RefusedError: DAMAGED, NOT_FOUND (deleted)."""
         pieces: list[bytes | memoryview] = []
@@ -45,7 +45,7 @@ class StoredReader:
         end = offset + length
         while offset < end:
             if offset < stored.copied:
-                room = None if pieces else memory
+                room = fresh_memory if pieces else memory
                 piece, piece_crc = await self._from_file(stored, offset, min(end, stored.copied), room)
             else:
                 piece, piece_crc = await self._from_log(stored, offset, end)
@@ -54,7 +54,9 @@ class StoredReader:
             offset += len(piece)
         return VerifiedBytes(pieces[0] if len(pieces) == 1 else b"".join(pieces), crc)
 
-    async def _from_file(self, stored: StoredObject, offset: int, end: int, memory: memoryview | None) -> VerifiedBytes:
+    async def _from_file(
+        self, stored: StoredObject, offset: int, end: int, memory: Callable[[int], memoryview]
+    ) -> VerifiedBytes:
         try:
             return await self._object_files.read(
                 stored.number, offset, end - offset, copied=stored.copied, tail_crc=stored.tail_crc, memory=memory

@@ -11,7 +11,7 @@ import trio
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.messages import ObjectInfo
-from sos_server.object_files import VerifiedBytes
+from sos_server.object_files import VerifiedBytes, fresh_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,7 +200,9 @@ class MemoryNamespace:
         start = bisect_right(names, after)
         return [self.stat(name) for name in names[start : start + limit]]
 
-    async def read(self, object_name: str, offset: int, length: int, memory: memoryview | None = None) -> VerifiedBytes:
+    async def read(
+        self, object_name: str, offset: int, length: int, memory: Callable[[int], memoryview] = fresh_memory
+    ) -> VerifiedBytes:
         del memory
         await trio.lowlevel.checkpoint()
         content = bytes(self._object(object_name).content[offset : offset + length])
