@@ -5,13 +5,23 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from journal.file_writing import BLOCK_BYTES, DIRECT_BYTES_MIN, SCRATCH_BYTES, LargeWriter, Turns, write_fully
+from journal.file_writing import (
+    BLOCK_BYTES,
+    DIRECT_BYTES_MIN,
+    SCRATCH_BYTES,
+    TURN_SECONDS_MAX,
+    LargeWriter,
+    Turns,
+    write_fully,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -149,3 +159,19 @@ def test_a_short_buffered_write_is_finished(descriptor: int, monkeypatch: pytest
     monkeypatch.setattr("os.pwritev", lambda handle, parts, offset: pwritev(handle, [b"".join(parts)[:10]], offset))
     write_fully(descriptor, 3, [b"0123456", b"789abcdef", b"ghi"])
     assert os.pread(descriptor, 100, 3) == b"0123456789abcdefghi"
+
+
+def test_a_write_in_the_background_waits_for_a_sync_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns()
+    turns.await_turn()  # nobody syncs
+    first, second = turns.begin_sync(), turns.begin_sync()  # the second one does not wait
+    assert (first, second) == (True, False)
+    turns.end_sync(second)
+    began = time.monotonic()
+    turns.await_turn()  # the first one goes on for longer than anyone waits
+    assert time.monotonic() - began >= TURN_SECONDS_MAX
+    monkeypatch.setattr("journal.file_writing.TURN_SECONDS_MAX", 60.0)
+    threading.Timer(0.05, turns.end_sync, [first]).start()
+    turns.await_turn()
+    assert time.monotonic() - began < 30
+    assert turns.begin_sync()
