@@ -14,7 +14,7 @@ from journal.volume import PUT_BYTES_MAX
 from tests.benchmarks import ours
 from tests.benchmarks.curves import Chart, Curve, measured_curve, measured_curves
 from tests.benchmarks.image_stand_in import add_files, filled_image
-from tests.benchmarks.load_generator import Load, run
+from tests.benchmarks.load_generator import Load, run, run_and_rest
 from tests.benchmarks.memory_suite import bytes_per_file, resident_mebibytes
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ ONE_DIRECTORY: Final = "all"
 
 
 def put_files(service: Running, *, clients: int, seconds: float, payload_bytes: int = 4096) -> Measured:
-    return run(
+    return run_and_rest(
         Load(
             protocol="file-put",
             port=service.port,

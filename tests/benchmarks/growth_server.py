@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.benchmarks import ours, peers
 from tests.benchmarks.curves import Chart, measured_curves
-from tests.benchmarks.load_generator import Load, run
+from tests.benchmarks.load_generator import Load, run, run_and_rest
 from tests.benchmarks.memory_suite import resident_mebibytes
 from tests.benchmarks.processes import MissingPeerError
 from tests.benchmarks.stand_in import NAMESPACE, make_root
@@ -27,7 +27,8 @@ READ_BYTES: Final = 1 << 20
 
 
 def appends_per_second(server: Running, *, clients: int, seconds: float, protocol: str = "sos-append") -> float:
-    return run(Load(protocol=protocol, port=server.port, clients=clients, seconds=seconds)).per_second
+    load = Load(protocol=protocol, port=server.port, clients=clients, seconds=seconds)
+    return run_and_rest(load).per_second
 
 
 def by_clients(directory: Path, seconds: float, rounds: int) -> list[Chart]:

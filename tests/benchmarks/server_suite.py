@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks import ours, peers
 from tests.benchmarks.comparison import Reading
-from tests.benchmarks.load_generator import Load, run
+from tests.benchmarks.load_generator import REST_SECONDS, Load, run, run_and_rest
 from tests.benchmarks.processes import MissingPeerError, Running, program, syncs_of, syncs_seen, when_ready
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ PIECE_BYTES = 4096
 STREAM_PIECE_BYTES = 1 << 20
 STREAM_PIECES = 64
 STREAMS_BEFORE = 8
-SECONDS_TO_COPY = 3.0
-"""With nothing to commit a server copies all that its log holds after a second."""
 ACKNOWLEDGED = 40
 READ_BYTES = 1 << 20
 READ_FILE_PIECES = 64
@@ -42,7 +40,7 @@ def reading(load: Load, *, scale: float = 1.0) -> Callable[[], Reading]:
     """Operations per second, times `scale`, and what the generator took."""
 
     def measure() -> Reading:
-        measured = run(load)
+        measured = run_and_rest(load)
         return Reading(value=measured.per_second * scale, generator_share=measured.generator_share)
 
     return measure
@@ -163,7 +161,7 @@ def streaming(report: Report, directory: Path, seconds: float) -> None:
 
         for _ in range(STREAMS_BEFORE):
             run(load)
-        time.sleep(SECONDS_TO_COPY)
+        time.sleep(REST_SECONDS)
 
         def copy() -> float:
             target.unlink(missing_ok=True)
