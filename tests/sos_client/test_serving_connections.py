@@ -1,8 +1,7 @@
-"""Sockets: the plain stream, the poller, the listener with its limits and TLS, the pace, the log and the scrapes."""
+"""Sockets: the plain stream, the listener with its limits and TLS, the pace, the log and the scrapes."""
 
 from __future__ import annotations
 
-import functools
 import json
 import socket
 import ssl
@@ -22,7 +21,6 @@ from sos_client.serving.listener import Accepted, Converse, Listener, ListenerLi
 from sos_client.serving.metrics_endpoint import serve_metrics
 from sos_client.serving.pace import Pace, PaceLimits
 from sos_client.serving.plain_stream import PlainStream
-from sos_client.serving.poller import Poller
 from sos_client.serving.settings import SettingsError
 from sos_client.serving.tls import ServerTls, TlsFiles
 
@@ -87,35 +85,6 @@ async def test_closing_wakes_the_receiver() -> None:
         nursery.start_soon(receive)
         await trio.testing.wait_all_tasks_blocked()
         await left.aclose()
-
-
-async def test_the_poller_serves_many_and_lets_them_leave() -> None:
-    pairs = [stream_pair() for _ in range(20)]
-    seen: list[int] = []
-    poller = Poller()
-
-    def on_readable(number: int) -> None:
-        stream = pairs[number][1]
-        view = stream.receive_now()
-        assert view is not None
-        seen.append(number)
-        if not view:
-            poller.unregister(stream.socket.fileno())
-            stream.close()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(poller.run)
-        for number, (_, right) in enumerate(pairs):
-            poller.register(right.socket.fileno(), functools.partial(on_readable, number))
-        for left, _ in pairs:
-            await left.send_all(b"x")
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        assert sorted(seen) == list(range(20))
-        seen.clear()
-        pairs[3][0].close()
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        assert seen == [3]
-        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
