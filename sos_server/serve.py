@@ -16,7 +16,7 @@ from sos_client.serving.interpreter import tune_for_serving
 from sos_client.serving.listener import Accepted, Listener, ListenerLimits, allow_connections, check_exposure
 from sos_client.serving.metrics_endpoint import serve_metrics
 from sos_client.serving.parent_pipe import check_pipe
-from sos_client.serving.running import announce_ready, end_when_told
+from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
 from sos_client.serving.settings import SettingsError
 from sos_client.serving.tls import ServerTls
 from sos_client.wire.codec import encode
@@ -29,7 +29,7 @@ from sos_server.service import Service
 from sos_server.store_settings import StoreSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterable, AsyncIterator, Callable
 
     from sos_server.config import Settings
 
@@ -128,6 +128,13 @@ async def serve(load_settings: Callable[[], Settings], exit_with_handle: int | N
     Settings are loaded now, and again at each SIGHUP. `exit_with_handle` is a pipe: the server also ends, in the same
     order, when its other end is closed.
     """
+    with kept_hangups() as hangups:
+        await _serve(load_settings, hangups, exit_with_handle)
+
+
+async def _serve(
+    load_settings: Callable[[], Settings], hangups: AsyncIterable[int], exit_with_handle: int | None
+) -> None:
     settings = load_settings()
     tune_for_serving()
     if exit_with_handle is not None:
@@ -147,7 +154,14 @@ async def serve(load_settings: Callable[[], Settings], exit_with_handle: int | N
         if settings.metrics is not None:
             where = await nursery.start(serve_metrics, settings.metrics, server.registry, log)
             log.info("metrics", address=str(where))
-        await end_when_told(nursery, stop=server.stop, reload=server.reload, log=log, exit_with_handle=exit_with_handle)
+        await end_when_told(
+            nursery,
+            stop=server.stop,
+            hangups=hangups,
+            reload=server.reload,
+            log=log,
+            exit_with_handle=exit_with_handle,
+        )
         nursery.start_soon(server.run)
         log.info("serving", address=str(server.listener.address), root=str(settings.root), tls=settings.tls is not None)
         announce_ready(server.listener.address)

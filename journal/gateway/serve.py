@@ -27,7 +27,7 @@ from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving
 from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
 from sos_client.serving.parent_pipe import check_pipe
-from sos_client.serving.running import announce_ready, end_when_told
+from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
 from sos_client.serving.settings import SettingsError
 from sos_client.serving.tls import ServerTls, TlsFiles
 
@@ -154,26 +154,28 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume) -> None:
     if settings.exit_with_handle is not None:
         check_pipe(settings.exit_with_handle)
     allow_connections(_LIMITS)
-    service = RunningService(settings, log, open_volume)
-    async with trio.open_nursery() as nursery:
-        await end_when_told(
-            nursery,
-            stop=service.stop,
-            reload=service.reload,
-            log=log,
-            exit_with_handle=settings.exit_with_handle,
-        )
-        if settings.metrics is not None:
-            where = await nursery.start(_serve_metrics, settings.metrics, service, log)
-            log.info("metrics", address=str(where))
-        address = service.listener.address
-        log.info("serving", address=str(address), volumes=settings.volumes, tls=settings.tls is not None)
+    with kept_hangups() as hangups:
+        service = RunningService(settings, log, open_volume)
+        async with trio.open_nursery() as nursery:
+            await end_when_told(
+                nursery,
+                stop=service.stop,
+                hangups=hangups,
+                reload=service.reload,
+                log=log,
+                exit_with_handle=settings.exit_with_handle,
+            )
+            if settings.metrics is not None:
+                where = await nursery.start(_serve_metrics, settings.metrics, service, log)
+                log.info("metrics", address=str(where))
+            address = service.listener.address
+            log.info("serving", address=str(address), volumes=settings.volumes, tls=settings.tls is not None)
 
-        def ready() -> None:
-            gc.freeze()  # what a service has when it begins, it keeps
-            announce_ready(address)
+            def ready() -> None:
+                gc.freeze()  # what a service has when it begins, it keeps
+                announce_ready(address)
 
-        await service.run(ready)
+            await service.run(ready)
     log.info("stopped")
 
 

@@ -12,7 +12,8 @@ import trio
 from sos_client.serving.parent_pipe import parent_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterable, Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from sos_client.serving.addresses import Address
     from sos_client.serving.event_log import EventLog
@@ -33,14 +34,16 @@ async def end_when_told(
     nursery: trio.Nursery,
     *,
     stop: Callable[[], Awaitable[None]],
+    hangups: AsyncIterable[int],
     reload: Callable[[], None],
     log: EventLog,
     exit_with_handle: int | None,
 ) -> None:
     """From now on SIGTERM, SIGINT and the end of the process behind the pipe ``exit_with_handle`` end the nursery.
 
-    ``stop`` is called before; it must end within a time of its own. ``reload`` is called at each SIGHUP. A second
-    SIGTERM or SIGINT kills the process at once, as if by SIGKILL: whoever sends it does not want to wait.
+    ``stop`` is called before; it must end within a time of its own. A second SIGTERM or SIGINT kills the process at
+    once, as if by SIGKILL: whoever sends it does not want to wait. ``reload`` is called at each of ``hangups``, those
+    included that came before (see `kept_hangups`).
     """
 
     async def end(reason: str) -> None:
@@ -49,27 +52,42 @@ async def end_when_told(
         nursery.cancel_scope.cancel()
 
     async def obey_signals(task_status: trio.TaskStatus[None]) -> None:
-        await end(await _signal_to_end(reload, log, task_status))
+        await end(await _signal_to_end(log, task_status))
+
+    async def obey_hangups() -> None:
+        async for number in hangups:
+            _log_signal(log, number)
+            reload()
 
     async def end_with_parent(handle: int) -> None:
         await parent_gone(handle)
         await end("the process that started this one has gone")
 
     await nursery.start(obey_signals)
+    nursery.start_soon(obey_hangups)
     if exit_with_handle is not None:
         nursery.start_soon(end_with_parent, exit_with_handle)
 
 
-async def _signal_to_end(reload: Callable[[], None], log: EventLog, task_status: trio.TaskStatus[None]) -> str:
+def kept_hangups() -> AbstractContextManager[AsyncIterable[int]]:
+    """Keeps each SIGHUP for `end_when_told`. To be entered before anything is read that a reload reads again.
+
+    A process without it ends with a SIGHUP: one that is sent while a store takes its time to open must not do that.
+    """
+    return trio.open_signal_receiver(signal.SIGHUP)
+
+
+async def _signal_to_end(log: EventLog, task_status: trio.TaskStatus[None]) -> str:
     """The name of the first signal that ends; the next one is left to the system."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
-        async for number in signals:
-            name = signal.Signals(number).name
-            log.info("signal", signal=name)
-            if number != signal.SIGHUP:
-                break
-            reload()
+        name = _log_signal(log, await anext(aiter(signals)))
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, signal.SIG_DFL)
+    return name
+
+
+def _log_signal(log: EventLog, number: int) -> str:
+    name = signal.Signals(number).name
+    log.info("signal", signal=name)
     return name

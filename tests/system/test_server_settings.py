@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,24 @@ async def test_sighup_reads_the_settings_again(tmp_path: Path) -> None:
         await client.ask(m.Seal(object="a", size=1001, epoch=0, holder=b""), m.Sealed)
         await client.ask(m.Delete(object="a", epoch=0, holder=b""), m.Deleted)
         await server.entered()
+
+
+async def test_a_hangup_during_the_start_is_obeyed_after_it(tmp_path: Path) -> None:
+    """A pipe in the place of the file of tokens holds up the start for as long as nothing is written to it."""
+    tokens = tmp_path / "tokens.toml"
+    os.mkfifo(tokens, 0o600)
+    server = ServerProcess(tmp_path, "--tokens", str(tokens))
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, server.start)
+            writing = await trio.to_thread.run_sync(tokens.open, "w")
+            server.signal(signal.SIGHUP)
+            writing.close()
+        await trio.to_thread.run_sync(tokens.write_text, "")
+        await logged(server, "reloaded", count=2)
+        assert server.terminate() == 0
+    finally:
+        server.kill()
 
 
 async def test_settings_that_are_not_in_order_change_nothing(tmp_path: Path) -> None:

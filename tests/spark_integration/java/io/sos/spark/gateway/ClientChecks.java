@@ -121,7 +121,7 @@ public final class ClientChecks {
 
     private static void deadlines(Checks checks) {
         checks.check("nobody listens: unavailable, nothing was changed", () -> {
-            VolumeClient client = client(1, "127.0.0.1:1");
+            VolumeClient client = client(3, "127.0.0.1:1");
             ServiceUnavailableException e =
                     thrown(ServiceUnavailableException.class, () -> client.write(fresh(), content("x"), true, null));
             is(e.getMessage().contains("Nothing was changed"));
@@ -158,7 +158,7 @@ public final class ClientChecks {
         });
         checks.check("who was asked last, and what was wrong, is told, also when Java's exception does not", () -> {
             for (String address : List.of("127.0.0.1:1", "nobody.invalid:7420")) {
-                VolumeClient client = client(1, address);
+                VolumeClient client = client(3, address);
                 String said = thrown(ServiceUnavailableException.class, () -> client.stat("x")).getMessage();
                 is(said.contains(address));
                 is(said.contains("refused") || said.contains("unknown host"));
