@@ -22,7 +22,7 @@ STOP_SECONDS_MAX: Final = 20.0
 PAUSE_SECONDS: Final = 0.002
 """Between two looks whether a server answers: starts are measured, too."""
 INSTALL_SECONDS_MAX: Final = 300.0
-SYNC_CALLS: Final = "fsync,fdatasync,sync_file_range,msync,pwritev2,io_uring_enter"
+SYNC_CALLS: Final = "fsync,fdatasync,sync_file_range,msync"
 PEERS_DIRECTORY: Final = Path(__file__).resolve().parents[2] / "build" / "peers"
 
 
