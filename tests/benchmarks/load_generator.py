@@ -95,15 +95,19 @@ def run(load: Load) -> Measured:
 
 
 def run_and_rest(load: Load) -> Measured:
-    """One run, and time for what the server put off, lest that is done while another is measured.
+    measured = run(load)
+    rest_after(load.seconds)
+    return measured
+
+
+def rest_after(seconds: float) -> None:
+    """Gives a server, after a run of so many seconds, time for what it put off, lest another is measured beside that.
 
     Without it a server beside one that still copied made a third fewer appends. Short runs, which judge nothing, go
     without.
     """
-    measured = run(load)
-    if load.seconds > HURRIED_SECONDS:
+    if seconds > HURRIED_SECONDS:
         time.sleep(REST_SECONDS)
-    return measured
 
 
 def _command(load: Load, seconds: float) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks import ours, peers
 from tests.benchmarks.comparison import Reading
-from tests.benchmarks.load_generator import REST_SECONDS, Load, run, run_and_rest
+from tests.benchmarks.load_generator import REST_SECONDS, Load, rest_after, run, run_and_rest
 from tests.benchmarks.processes import MissingPeerError, Running, program, syncs_of, syncs_seen, when_ready
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def _postgres(report: Report, directory: Path, seconds: float) -> Iterator[Calla
 
         def measure() -> float:
             done = subprocess.run([*command, *connection], check=True, capture_output=True, text=True)
+            rest_after(seconds)
             found = re.search(r"^tps = ([0-9.]+)", done.stdout, re.MULTILINE)
             if found is None:
                 raise RuntimeError(f"pgbench finished no transaction: {done.stdout}{done.stderr}")
