@@ -23,8 +23,8 @@ final class Retries {
     private long pauseMillis = FIRST_PAUSE_MILLIS;
     private boolean mayBeDone;
     private boolean wasReached;
-    /** What says more than that time is over: the last that the peer answered, if only that it is no journal service. */
-    private String answered;
+    /** What says more than that time is over: the last refusal, or failure that came before the deadline did. */
+    private String known;
 
     Retries(Route route, boolean isChange, String what, long deadlineMillis) {
         this.route = route;
@@ -39,7 +39,7 @@ final class Retries {
 
     /** The service said no: throws if that is final, else pauses and turns to where the next attempt goes. */
     void refused(RefusedException refusal, ServiceAddress address) throws IOException {
-        answered = said(address, refusal);
+        known = said(address, refusal);
         wasReached = true;
         ServiceCode code = refusal.code();
         if (code == ServiceCode.OUTCOME_UNKNOWN) {
@@ -64,8 +64,8 @@ final class Retries {
     void failed(IOException failure, ServiceConnection connection, boolean wasIdle) throws IOException {
         mayBeDone |= connection.hasSent();
         wasReached |= connection.isOpened();
-        if (failure instanceof ProtocolException) {
-            answered = said(connection.address(), failure);
+        if (failure instanceof ProtocolException || deadlineNanos - System.nanoTime() > 0) {
+            known = said(connection.address(), failure);
         }
         if (wasIdle && deadlineNanos - System.nanoTime() > 0) {
             return;
@@ -79,10 +79,11 @@ final class Retries {
         if (left <= 0) {
             throw late(address, cause);
         }
-        long pause = Math.min(left, ThreadLocalRandom.current().nextLong(pauseMillis / 2, pauseMillis + 1));
+        // The last attempt must have time to hear an answer: an attempt that begins at the deadline hears none.
+        long pause = Math.min(left / 2, ThreadLocalRandom.current().nextLong(pauseMillis / 2, pauseMillis + 1));
         pauseMillis = Math.min(2 * pauseMillis, PAUSE_MILLIS_MAX);
         try {
-            Thread.sleep(pause);
+            Thread.sleep(Math.max(1, pause));
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw Watch.interrupted(e);
@@ -93,8 +94,8 @@ final class Retries {
         long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - startNanos);
         String last = said(address, cause);
         String tried = what + ": tried for " + seconds + " s, last " + last;
-        if (answered != null && !answered.equals(last)) {
-            tried += ", before that " + answered;
+        if (known != null && !known.equals(last)) {
+            tried += ", before that " + known;
         }
         if (isChange && mayBeDone) {
             return new OutcomeUnknownException(tried + ". Outcome unknown: it may or may not have been done.", cause);

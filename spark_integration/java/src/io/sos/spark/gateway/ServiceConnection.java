@@ -51,11 +51,11 @@ final class ServiceConnection implements Closeable {
 
     /** Connects, says HELLO and opens the volume. {@code tls} null: plain TCP. */
     void connect(SSLSocketFactory tls, Request.Hello hello, String volume, long deadlineNanos) throws IOException {
-        long left = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
+        // Rounded up: what times out because of the deadline does so after it, and is not taken for a fault of the service.
+        long left = 1 + Math.max(0, TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
         socket.setTcpNoDelay(true); // without it a small answer waits for a delayed acknowledgement
         socket.connect(
-                new InetSocketAddress(address.host(), address.port()),
-                (int) Math.max(1, Math.min(CONNECT_MILLIS_MAX, left)));
+                new InetSocketAddress(address.host(), address.port()), (int) Math.min(CONNECT_MILLIS_MAX, left));
         Socket stream = tls == null ? socket : secured(tls);
         in = new DataInputStream(new BufferedInputStream(stream.getInputStream(), BUFFER_BYTES));
         out = new DataOutputStream(new BufferedOutputStream(stream.getOutputStream(), BUFFER_BYTES));

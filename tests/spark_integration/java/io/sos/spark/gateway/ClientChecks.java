@@ -21,6 +21,7 @@ import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 
 /** What the client does when things go wrong. Argument: a service with the volumes payments and other. */
 public final class ClientChecks {
@@ -143,6 +144,20 @@ public final class ClientChecks {
                 VolumeClient client = client(2, proxy.address());
                 String said = thrown(ServiceUnavailableException.class, () -> client.stat("x")).getMessage();
                 is(said.contains("stat x") && !said.contains("null"));
+            }
+        });
+        checks.check("the deadline ends an attempt: the error says what was wrong with those before", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                proxy.mode = Mode.REFUSE;
+                VolumeClient client = client(5, proxy.address());
+                Thread later = new Thread(() -> {
+                    LockSupport.parkNanos(1_000_000_000L);
+                    proxy.mode = Mode.SILENT;
+                });
+                later.start();
+                String said = thrown(ServiceUnavailableException.class, () -> client.stat("x")).getMessage();
+                later.join();
+                is(said.contains(", before that " + proxy.address()));
             }
         });
         checks.check("a service that was never reached cannot have changed anything", () -> {
