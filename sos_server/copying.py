@@ -3,6 +3,9 @@
 The order is what keeps every acknowledged byte: the objects' files are written and synced, then their directories,
 then a checkpoint says how far each file reaches, and only then a log file is free. Anything that fails on the way
 leaves the log files as they are.
+
+A batch that can no longer be read is never passed over: memory knows where each of its bytes lies and with which CRC.
+What is still there is copied, what is not is marked as damaged in its object's file, and both are told.
 """
 
 from __future__ import annotations
@@ -149,26 +152,47 @@ class Copier:
     async def _lay_out(self, log: LogFile, room: memoryview, copies: dict[int, ObjectCopy]) -> None:
         """Read a log file into `room`, and add its bytes to the copies of their objects, which point into that."""
         content = room[: await log.file.read_into(0, room)]
-        adding = self._add_batches(log, content, copies)
+        scan = LogScan()
+        adding = self._add_batches(log, content, scan, copies)
         if log.used >= max(LOG_BYTES_FOR_THREAD, log.entries * ENTRY_BYTES_FOR_THREAD):
             await trio.to_thread.run_sync(sum, adding)
-            return
-        entries = 0
-        for added in adding:
-            entries += added
-            if entries > ENTRIES_PER_TURN:
-                await trio.lowlevel.checkpoint()
-                entries = 0
+        else:
+            await _in_turns(adding)
+        if scan.damage:
+            self._report(
+                f"log generation {log.generation}: the synced batch at byte {scan.damage[0]} cannot be read; "
+                "what is left of it and of those behind it is copied from where it was written"
+            )
+            await _in_turns(self._add_known(log, content, copies))
 
-    def _add_batches(self, log: LogFile, content: memoryview, copies: dict[int, ObjectCopy]) -> Iterator[int]:
-        """Add batch after batch; yields how many entries each has. Needs nothing that others than the copier change."""
-        for batch in scan_log(content, generation=log.generation, end=log.used, scan=LogScan()):
+    def _add_batches(
+        self, log: LogFile, content: memoryview, scan: LogScan, copies: dict[int, ObjectCopy]
+    ) -> Iterator[int]:
+        """Add batch after batch, up to one that cannot be read; yields how many entries each has. Needs nothing that
+        others than the copier change."""
+        for batch in scan_log(content, generation=log.generation, end=log.used, scan=scan):
+            if scan.damage:
+                return
             for (number, offset, _, crc), _, payload in batch.payloads(content):
                 copy = copies.get(number) or self._begin_copy(number, copies)
                 if copy is not None and offset >= copy.size:
                     assert offset == copy.size, "a gap would lose what is behind it"
                     copy.add(payload, crc)
             yield len(batch.entries)
+
+    def _add_known(self, log: LogFile, content: memoryview, copies: dict[int, ObjectCopy]) -> Iterator[int]:
+        """Add all that memory knows to lie in this file and that is not added yet; yields how many entries were."""
+        for number, stored in list(self._contents.objects.items()):
+            pieces = stored.logged.pieces(stored.copied, stored.size) if stored.logged is not None else ()
+            known = [piece for piece in pieces if piece.generation == log.generation]
+            copy = (copies.get(number) or self._begin_copy(number, copies)) if known else None
+            for piece in known:
+                if copy is not None and piece.offset >= copy.size:
+                    assert piece.offset == copy.size, "a gap would lose what is behind it"
+                    payload = content[piece.position : piece.position + piece.length]
+                    whole = payload if len(payload) == piece.length else bytes(payload).ljust(piece.length, b"\0")
+                    copy.add(memoryview(whole), piece.crc)
+            yield 1 + len(known)
 
     def _begin_copy(self, number: int, copies: dict[int, ObjectCopy]) -> ObjectCopy | None:
         stored = self._contents.objects.get(number) if number != ROW_NUMBER else None
@@ -206,8 +230,12 @@ class Copier:
         else:
             self._statistics.copied_bytes += copy.size - stored.copied
             stored.copied, stored.copied_crc, stored.tail_crc = copy.size, copy.crc, copy.tail_crc
-            stored.damaged = stored.damaged or copy.damaged
             self._contents.changed.add(number)
+            if copy.damaged and not stored.damaged:
+                stored.damaged = True
+                self._statistics.damaged_reads += 1
+                where = f"{stored.namespace.name}/{stored.name}"
+                self._report(f"object {where} is damaged: not all of its bytes could be read back from the log")
 
     async def _make_directories(self, directories: set[str]) -> None:
         new = sorted(directories - self._directories)
@@ -235,3 +263,13 @@ class Copier:
         )
         for log in [log for log in self._files.full if log.generation < replay_from]:
             self._files.retire(log)
+
+
+async def _in_turns(adding: Iterator[int]) -> None:
+    """Exhaust it, other tasks having their turn in between."""
+    entries = 0
+    for added in adding:
+        entries += added
+        if entries > ENTRIES_PER_TURN:
+            await trio.lowlevel.checkpoint()
+            entries = 0

@@ -13,7 +13,7 @@ from sos_client.wire.checksum import crc32c, crc32c_combine
 from sos_client.wire.errors import DamagedError
 from sos_server.contents import LoggedBytes
 from sos_server.log_format import ROW_NUMBER, LogHeader, LogScan, scan_log
-from sos_server.rows import ObjectDeleted, decode_row
+from sos_server.rows import ObjectDeleted, ObjectSealed, decode_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,14 +83,27 @@ class Replay:
         """Apply a whole log file."""
         scan = LogScan()
         number = generation.header.generation
+        losses = 0
         for batch in scan_log(log, generation=number, end=generation.end, scan=scan):
+            if len(scan.damage) > losses:
+                losses = len(scan.damage)
+                self.suspect()
             self._apply(log, batch, number)
+        if len(scan.damage) > losses:
+            self.suspect()
         if scan.torn is not None:
             self._note_cut(scan.torn)
         self.reports += [
             f"log generation {number}: the synced batch at byte {place} is damaged" for place in scan.damage
         ]
         return scan
+
+    def suspect(self) -> None:
+        """A part of the log is gone, nobody knows whose: what may have lost bytes at its end is marked as damaged."""
+        for number, stored in self.contents.objects.items():
+            if stored.sealed_time is None and not stored.damaged:
+                stored.damaged = True
+                self.contents.changed.add(number)
 
     def _apply(self, log: memoryview, batch: ScannedBatch, generation: int) -> None:
         for (number, offset, _, crc), position, payload in batch.payloads(log):
@@ -112,6 +125,16 @@ class Replay:
             return
         if isinstance(row, ObjectDeleted):
             self.deleted.append(row.number)
+        elif isinstance(row, ObjectSealed):
+            self._check_sealed(row)
+
+    def _check_sealed(self, row: ObjectSealed) -> None:
+        """A sealed object that is not as long as its row says has lost bytes with a batch before it."""
+        stored = self.contents.objects.get(row.number)
+        if stored is not None and stored.size < row.size:
+            stored.damaged = True
+            where = f"{stored.namespace.name}/{stored.name}"
+            self.reports.append(f"object {where} was sealed with {row.size} bytes, {stored.size} are left")
 
     def _add_bytes(
         self, number: int, offset: int, payload: memoryview, crc: int, generation: int, position: int, *, whole: bool

@@ -164,6 +164,8 @@ async def _open_logs(
             logs[header.generation] = log
     chain = chain_of(headers, catalog.checkpoint, headless=headless)
     replay.reports += chain.reports
+    if chain.reports:
+        replay.suspect()
     for generation in chain.generations:
         log = logs.pop(generation.header.generation)
         await _replay(log, generation, replay)

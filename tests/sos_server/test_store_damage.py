@@ -68,6 +68,48 @@ async def test_damage_in_the_log_is_loud_and_never_served(tmp_path: Path) -> Non
         assert (await store.namespace("n", create=False)).stat("o").damaged
 
 
+@pytest.mark.parametrize("place", ["header", "directory", "payload", "all of the file"])
+async def test_copying_passes_over_no_batch_that_it_cannot_read(tmp_path: Path, place: str) -> None:
+    """Where its bytes are is known in memory: they are copied, or what cannot be read of them is marked as damaged."""
+    reports: list[str] = []
+    async with running(tmp_path / "r", report=reports.append) as store:
+        namespace = await store.namespace("n", create=True)
+        client = Client(namespace)
+        await client.put("o", b"copied ")
+        await store.copy_everything()
+        await client.put("o", b"whole ", 7)
+        await client.put("o", b"to be damaged ", 13)
+        await client.put("o", b"behind it", 27)
+        await client.put("other", b"whole")
+        (log,) = [path for path in (tmp_path / "r/log").iterdir() if b"to be damaged" in path.read_bytes()]
+        payload = log.read_bytes().index(b"to be damaged")
+        start = payload // BLOCK_BYTES * BLOCK_BYTES
+        if place == "all of the file":
+            log.write_bytes(bytes(log.stat().st_size))
+        else:
+            flip(log, {"header": start + 9, "directory": payload + 14 + 3, "payload": payload + 3}[place])
+        await store.copy_everything()
+        lost = place in {"payload", "all of the file"}
+        crc = crc32c(b"copied whole to be damaged behind it")
+        info = namespace.stat("o")
+        assert (info.size, info.crc, info.damaged) == (36, crc, lost)
+        if place != "payload":
+            assert any("log generation 2" in line and "cannot be read" in line for line in reports)
+        assert any("n/o is damaged" in line for line in reports) == lost
+    async with open_disk(tmp_path / "r") as disk:
+        assert (await check_root(disk)).is_whole == (not lost)
+    async with running(tmp_path / "r") as store:
+        namespace = await store.namespace("n", create=False)
+        info = namespace.stat("o")
+        assert (info.size, info.crc, info.damaged) == (36, crc, lost)
+        if not lost:
+            assert await read_all(namespace, "o") == b"copied whole to be damaged behind it"
+            assert await read_all(namespace, "other") == b"whole"
+            return
+        with refused(ErrorCode.DAMAGED, offset=0):
+            await namespace.read("o", 0, 36)
+
+
 async def test_a_lost_directory_in_the_log_keeps_the_store_from_starting(tmp_path: Path) -> None:
     async with running(tmp_path / "r", graceful=False) as store:
         client = Client(await store.namespace("n", create=True))

@@ -182,6 +182,25 @@ def test_bytes_behind_a_loss_are_not_taken_for_what_was_lost() -> None:
     assert any("n/x: bytes from offset 0 to 4 were lost" in report for report in replay.reports)
 
 
+def test_what_may_have_lost_bytes_at_its_end_is_damaged_when_a_start_accepts_the_loss() -> None:
+    """Nobody knows whose bytes were in the batch: whatever was not sealed may be shorter than was acknowledged."""
+    made = [
+        row(NamespaceMade(1, "n", bytes(16))),
+        *(row(ObjectMade(number, 1, f"o{number}", 0)) for number in (2, 3, 4, 5)),
+        (2, 0, b"whole"),
+        row(ObjectSealed(2, 5, crc32c(b"whole"), 1.0)),
+        (3, 0, b"loses its end"),
+        (4, 0, b"loses its end"),
+    ]
+    behind = [row(ObjectSealed(4, 20, 1, 2.0)), row(ObjectSealed(5, 0, 0, 2.0)), row(ObjectMade(6, 1, "later", 0))]
+    replay = replayed(made, [(3, 13, b"lost"), (4, 13, b", too...")], behind, damage=(2 * BLOCK_BYTES + 4,))
+    assert [(number, stored.damaged) for number, stored in replay.contents.objects.items()] == [
+        *((2, False), (3, True), (4, True), (5, True), (6, False))
+    ]
+    assert any("n/o4 was sealed with 20 bytes, 13 are left" in report for report in replay.reports)
+    assert replay.contents.changed >= {3, 4, 5}
+
+
 def test_rows_that_are_lost_take_with_them_what_rests_on_them() -> None:
     rows = [row(NamespaceMade(1, "n", bytes(16))), row(ObjectMade(2, 1, "x", 0)), (2, 0, b"bytes")]
     replay = replayed(rows, [row(NamespaceMade(5, "m", bytes(16)))], damage=(BLOCK_BYTES + 32 + 3,))
