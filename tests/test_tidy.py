@@ -63,7 +63,7 @@ IMPURE_MODULES = {
 DISK_CALLS = {"fsync", "fdatasync", "rename", "replace", "unlink", "pwrite", "pwritev", "ftruncate", "posix_fallocate"}
 DISK_MODULES = {"journal/disk.py", "journal/file_writing.py", "journal/sync_thread.py"}
 # Writes into directories of the user's, outside any store.
-USER_FILE_MODULES = {"journal/plain_directory.py"}
+USER_FILE_MODULES = {"journal/plain_directory.py", "journal/plain_tree.py"}
 # The outermost edge of a command: whatever is wrong becomes a sentence and an exit code there.
 OUTERMOST = {"journal/cli/running.py", "sos_client/cli/command.py"}
 

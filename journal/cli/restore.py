@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,14 @@ from journal.cli.pins import pinned
 from journal.cli.running import run_async
 from journal.cli.views import View, open_view
 from journal.errors import JournalCode, refused
-from journal.plain_directory import Plan, differing, has_content, plan_files, sync_tree, write_files
+from journal.plain_directory import Plan, differing, has_content, plan_files, write_directory, write_files
+from journal.plain_tree import make_directories, open_plain_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from journal.plain_directory import PlannedFile
+    from journal.plain_tree import PlainTree
 
 _TARGET = click.Path(path_type=Path, file_okay=False)
 
@@ -60,16 +64,9 @@ async def _restore(
         if dry_run:
             _print_plan(plan.files, style)
             return
-        partial = directory.with_name(f".{directory.name}.restoring")
-        try:
-            async with pinned(access, location.volume, view.lsn, verb="restore"):
-                with progress("restoring", plan.bytes) as advance:
-                    await write_files(view, plan, partial, advance)
-            await trio.to_thread.run_sync(sync_tree, partial)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-    partial.replace(directory)
+        async with pinned(access, location.volume, view.lsn, verb="restore"):
+            with progress("restoring", plan.bytes) as advance:
+                await write_directory(view, plan, directory, advance)
     _report("restored", plan, view, directory, style)
 
 
@@ -84,7 +81,7 @@ def export(*, location: Location, directory: Path, dry_run: bool, at: str, style
     """Bring a directory up to date with a volume.
 
     Files that are missing or differ are written, nothing is deleted. Whether a file differs is seen by its size and
-    time. For a faithful copy of a moment use `restore`.
+    time. Links in the directory are not followed. For a faithful copy of a moment use `restore`.
 
     \b
     sos-journal export sos://payments/q1 /backup/q1
@@ -94,14 +91,28 @@ def export(*, location: Location, directory: Path, dry_run: bool, at: str, style
 
 async def _export(location: Location, directory: Path, dry_run: bool, at: str, style: Style, access: Access) -> None:  # noqa: FBT001
     async with open_view(access, location, at, style) as view:
-        plan = differing(await _plan(view, location), directory)
-        if dry_run:
-            _print_plan(plan.files, style)
-            return
-        async with pinned(access, location.volume, view.lsn, verb="export"):
-            with progress("exporting", plan.bytes) as advance:
-                await write_files(view, plan, directory, advance)
+        plan = await _plan(view, location)
+        with _opened(directory, make=not dry_run) as tree:
+            plan = await trio.to_thread.run_sync(differing, plan, tree)
+            if dry_run or tree is None:
+                _print_plan(plan.files, style)
+                return
+            async with pinned(access, location.volume, view.lsn, verb="export"):
+                with progress("exporting", plan.bytes) as advance:
+                    await write_files(view, plan, tree, advance)
     _report("exported", plan, view, directory, style)
+
+
+@contextmanager
+def _opened(directory: Path, *, make: bool) -> Iterator[PlainTree | None]:
+    """The directory, made if wanted; None if there is none."""
+    if make:
+        make_directories(directory.absolute())
+    if not directory.exists():
+        yield None
+        return
+    with open_plain_tree(directory) as tree:
+        yield tree
 
 
 async def _plan(view: View, location: Location) -> Plan:
