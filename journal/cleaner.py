@@ -30,13 +30,13 @@ SNAPSHOT_SPACING: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """Where a segment begins and an index snapshot lies.
+    """Where a segment begins and an index snapshot lies. `lived_ms`: when that was, as timekeeping.py counts ages.
 
     `references`: the segments in which its image has content; None as long as an earlier owner's was not read.
     """
 
     lsn: int
-    time_ms: int
+    lived_ms: int
     snapshot: SnapshotObject
     references: frozenset[str] | None
 
@@ -59,17 +59,17 @@ class Retention:
 
 
 def horizon(
-    boundaries: Iterable[Boundary], *, end: int, now_ms: int, retention: Retention, pinned: Iterable[int]
+    boundaries: Iterable[Boundary], *, end: int, lived_ms: int, retention: Retention, pinned: Iterable[int]
 ) -> Boundary | None:
     """The newest boundary before which nothing need be readable any more."""
     pins = min(pinned, default=end)
-    passed = [one for one in boundaries if one.lsn <= pins and _is_past(one, end, now_ms, retention)]
+    passed = [one for one in boundaries if one.lsn <= pins and _is_past(one, end, lived_ms, retention)]
     return max(passed, key=lambda one: one.lsn, default=None)
 
 
-def _is_past(boundary: Boundary, end: int, now_ms: int, retention: Retention) -> bool:
+def _is_past(boundary: Boundary, end: int, lived_ms: int, retention: Retention) -> bool:
     by_size = bool(retention.bytes) and boundary.lsn <= end - retention.bytes
-    by_age = bool(retention.seconds) and boundary.time_ms <= now_ms - retention.seconds * 1000
+    by_age = bool(retention.seconds) and boundary.lived_ms <= lived_ms - retention.seconds * 1000
     return by_size or by_age
 
 

@@ -50,7 +50,7 @@ async def earlier_boundaries(journal: Journal) -> dict[int, Boundary]:
         opened = await _opening(journal.replicas.sources(), link.segment)
         if opened is not None and opened[1] == parsed.chain:
             snapshot = SnapshotObject(name=name, size=sizes[name])
-            found[int(parsed.lsn)] = Boundary(lsn=parsed.lsn, time_ms=opened[0], snapshot=snapshot, references=None)
+            found[int(parsed.lsn)] = Boundary(lsn=parsed.lsn, lived_ms=opened[0], snapshot=snapshot, references=None)
     return found
 
 
@@ -62,7 +62,8 @@ async def _opening(copies: Sequence[Copy], segment: str) -> tuple[int, bytes] | 
         except JournalError:
             continue
         if record is not None:
-            return record.header.time_ms, decode_segment_header(record.meta).chain_before
+            header = decode_segment_header(record.meta)
+            return record.header.time_ms - header.paused_ms, header.chain_before
     return None
 
 

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("journal.housekeeping")
 _WAITING_MAX: Final = 2  # rolls whose images wait: each is a copy of the tree, and a later one makes up for an earlier
 _LOOK_SECONDS: Final = 10.0  # how often it is seen whether a segment has become old
+_JUMPED: Final = (
+    "the wall clock jumped by %+.1f s: times of files go on as if it had not, and nothing grows old by it; set the "
+    "clock right, or, if it is right now, start the service again"
+)
 
 
 class Housekeeping:
@@ -95,13 +99,13 @@ class Housekeeping:
         log, seconds = self._journal.log, self.retention.seconds
         behind_ms = log.clock_jump_ms()
         if behind_ms:  # it was set back, or more than 1,000 records a second were written just before
-            _LOG.warning("the volume's clock is %.1f s ahead of this machine's: it waits", -behind_ms / 1000)
+            _LOG.error("the volume's clock is %.1f s ahead of this machine's: it waits for it", -behind_ms / 1000)
         while True:
             await trio.sleep(_LOOK_SECONDS)
             jump_ms = log.clock_jump_ms()
             if jump_ms:
-                _LOG.error("the wall clock jumped by %+.1f s: times of files go on without a step back", jump_ms / 1000)
-            age_ms = log.now_ms() - log.segment_time_ms
+                _LOG.error(_JUMPED, jump_ms / 1000)
+            age_ms = log.lived_ms() - log.segment_lived_ms
             if seconds and age_ms >= seconds * 1000 // 4 and log.has_content and log.acknowledged.lsn == log.end:
                 self._journal.roll()
 
@@ -143,7 +147,7 @@ class Housekeeping:
     def _horizon(self, retention: Retention) -> Boundary | None:
         log, pinned = self._journal.log, [self._pinned()]
         return cleaner.horizon(
-            self._boundaries.values(), end=log.end, now_ms=log.now_ms(), retention=retention, pinned=pinned
+            self._boundaries.values(), end=log.end, lived_ms=log.lived_ms(), retention=retention, pinned=pinned
         )
 
     def _pinned(self) -> int:
@@ -152,8 +156,8 @@ class Housekeeping:
         Asked again after each wait: a pin that came meanwhile counts.
         """
         log = self._journal.log
-        pins, now_ms = self._journal.pending.pins.values(), log.now_ms()
-        return min((pin.lsn for pin in pins if pin.expires_ms > now_ms), default=log.end)
+        pins, lived_ms, paused_ms = self._journal.pending.pins.values(), log.lived_ms(), log.segment.paused_ms
+        return min((pin.lsn for pin in pins if pin.expires_ms - paused_ms > lived_ms), default=log.end)
 
     # ---- index snapshots
 
@@ -167,7 +171,7 @@ class Housekeeping:
         self._last, self._last_lsn = snapshot, image.lsn
         if self._journal.log.progress.is_durable_on(holding):
             self._boundaries[image.lsn] = Boundary(
-                lsn=image.lsn, time_ms=image.time_ms, snapshot=snapshot, references=references_of(image)
+                lsn=image.lsn, lived_ms=image.lived_ms, snapshot=snapshot, references=references_of(image)
             )
 
     async def _give(self, replica: Replica, name: str, data: bytes) -> bool:

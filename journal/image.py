@@ -91,6 +91,11 @@ class Image:
         """Of the last header."""
         return Epoch(0) if self.segment is None else self.segment.epoch
 
+    @property
+    def lived_ms(self) -> int:
+        """When the last record was written, as ages are counted (timekeeping.py)."""
+        return self.time_ms - (0 if self.segment is None else self.segment.paused_ms)
+
     def copy(self, operations: OperationWindow | None = None) -> Image:
         """An independent image: changes to one are not seen in the other. `operations`: in the place of its own."""
         other = Image()
@@ -162,7 +167,7 @@ class Image:
                     raise MisfitError(f"LSN {change.lsn} is not written yet")
                 self.trim = max(self.trim, change.lsn)
             case SegmentHeader():
-                self._open_segment(change)
+                self._open_segment(header, change)
             case _:
                 assert isinstance(change, Mark)  # leaves nothing behind: it is found again in the log, by its LSN
         return answer
@@ -178,7 +183,14 @@ class Image:
         self.tree.publish(change.path, file, time_ms=time_ms)
         return FileStatus(change.path, False, size, modified_ms, crc)  # noqa: FBT003
 
-    def _open_segment(self, segment: SegmentHeader) -> None:
+    def _open_segment(self, header: RecordHeader, segment: SegmentHeader) -> None:
+        paused_ms = 0 if self.segment is None else segment.paused_ms - self.segment.paused_ms
+        if paused_ms:  # that much of the clock was not lived through: pins last for so much longer
+            self.pins = {
+                name: dataclasses.replace(pin, expires_ms=max(header.time_ms, pin.expires_ms + paused_ms))
+                for name, pin in self.pins.items()
+                if pin.expires_ms > self.time_ms
+            }
         if segment.epoch != self.epoch:
             for number in list(self.uploads):  # their writers have lost the connection to a service that is gone
                 self._forget_upload(number)

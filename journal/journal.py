@@ -267,7 +267,7 @@ class Journal:
                 raise refused(JournalCode.OUT_OF_RETENTION, f"LSN {lsn} is older than what is kept")
             if lsn > self.acknowledged_lsn:
                 raise refused(JournalCode.BAD_REQUEST, f"LSN {lsn} is not reached yet")
-            now_ms = self.log.now_ms()
+            now_ms = max(self.log.now_ms(), self.log.lived_ms() + self.log.segment.paused_ms)
             others = [pin for pin in self.pending.pins.values() if pin.name != name and pin.expires_ms > now_ms]
             if len(others) >= PINS_MAX:
                 raise refused(JournalCode.BAD_REQUEST, f"there are {PINS_MAX} pins already; release some")

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from journal.volume import Buffer
 
 
+def monotonic_ms() -> int:
+    """A clock that nobody sets, of this process alone; it stands while the machine sleeps."""
+    return int(trio.current_time() * 1000)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotObject:
     """An index snapshot as an object."""
@@ -71,7 +76,7 @@ class Log:
         self.trim_snapshot: SnapshotObject | None = None  # part of the retained chain: the image where it begins
         self.granted: set[Member] = set(end.segment.granted)
         self.on_acknowledged: Callable[[], None] = lambda: None
-        self.segment_time_ms = timekeeper.last_ms  # when the segment at hand was opened
+        self.segment_lived_ms = timekeeper.last_ms - end.segment.paused_ms  # when the segment at hand was opened
         self._opened_lsn = end.lsn
         self._timekeeper = timekeeper
         self._wall_ms = wall_ms
@@ -100,11 +105,15 @@ class Log:
 
     def now_ms(self) -> int:
         """The volume's clock: never before the last record."""
-        return max(self._wall_ms(), self._timekeeper.last_ms)
+        return max(self._timekeeper.read(self._wall_ms(), monotonic_ms()), self._timekeeper.last_ms)
+
+    def lived_ms(self) -> int:
+        """How long owners have lived through this volume: what ages are counted by."""
+        return self._timekeeper.lived_ms(self._wall_ms(), monotonic_ms())
 
     def clock_jump_ms(self) -> int:
         """How far somebody has set the wall clock since the last call; 0 mostly. Records' times never go back."""
-        return self._timekeeper.jump_ms(self._wall_ms(), int(trio.current_time() * 1000))
+        return self._timekeeper.jump_ms(self._wall_ms(), monotonic_ms())
 
     def encode(
         self,
@@ -121,7 +130,7 @@ class Log:
             kind=kind,
             lsn=self.end,
             acknowledged_lsn=Lsn(self.acknowledged.lsn),
-            time_ms=self._timekeeper.next_ms(self._wall_ms()),
+            time_ms=self._timekeeper.next_ms(self._wall_ms(), monotonic_ms()),
             meta=meta,
             chain=self.chain,
             payload=payload,
@@ -143,12 +152,17 @@ class Log:
         base = Base(segment=str(self.segment.name), end=self.end, chain=self.chain)
         self.links[-1] = dataclasses.replace(self.links[-1], end=self.end)
         self.segment = dataclasses.replace(
-            self.segment, base=base, trim=Lsn(trim), granted=frozenset(self.granted), accepted_loss=""
+            self.segment,
+            base=base,
+            trim=Lsn(trim),
+            granted=frozenset(self.granted),
+            accepted_loss="",
+            paused_ms=self.now_ms() - self.lived_ms(),
         )
         self.links.append(Link(segment=str(self.segment.name), start=self.end, end=None))
         head, header = self.encode(Kind.HEADER, encode_segment_header(self.segment))
         self.add(header, head)
-        self.segment_time_ms, self._opened_lsn = header.time_ms, self.end
+        self.segment_lived_ms, self._opened_lsn = header.time_ms - self.segment.paused_ms, self.end
         return header, self.segment
 
     def retain(self, lsn: int) -> list[Link]:

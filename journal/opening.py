@@ -19,11 +19,11 @@ from journal.errors import (
     JournalError,
 )
 from journal.index_snapshot import encode_snapshot, name_of_snapshot
-from journal.log import LogEnd
+from journal.log import LogEnd, monotonic_ms
 from journal.member_links import MemberLinks, find_members
 from journal.record import Chain, Epoch, Kind, Lsn, Record, encode_record
 from journal.recovery import Base, Link
-from journal.segment import encode_segment_header
+from journal.segment import FORMAT_VERSION, encode_segment_header
 from journal.takeover import Phase, Takeover
 from journal.takeover_messages import (
     Answer,
@@ -234,7 +234,8 @@ class _Driver:
             return NotAssembled(lsn=lsn if isinstance(lsn, int) else 0, reason=error.message)
         except CopySilentError as error:
             return Silent(member=next(member for copy, member in copies.items() if copy is error.copy))
-        self._timekeeper = Timekeeper(self._assembly.time_ms)
+        last = self._headers[self._assembly.links[-1].segment]
+        self._timekeeper = Timekeeper(self._assembly.time_ms, last.paused_ms)
         return Assembled(end=self._assembly.end)
 
     async def _extend(self, member: Member, client: SosClient, end: Base) -> Answer:
@@ -280,6 +281,8 @@ class _Driver:
         if facts.name not in self._written:
             assert facts.base is not None
             previous = self._headers[facts.base.segment]
+            readings = self._surroundings.wall_ms(), monotonic_ms()
+            time_ms = self._timekeeper.next_ms(*readings)
             header = dataclasses.replace(
                 previous,
                 membership=self._links.where_found(facts.membership),
@@ -289,8 +292,9 @@ class _Driver:
                 base=facts.base,
                 trim=Lsn(facts.trim),
                 accepted_loss=self._accepted_loss(),
+                paused_ms=time_ms - self._timekeeper.lived_ms(*readings),
+                format_version=FORMAT_VERSION,
             )
-            time_ms = self._timekeeper.next_ms(self._surroundings.wall_ms())
             record, data = header_record(header, time_ms=time_ms)
             self._headers[facts.name] = header
             self._written[facts.name] = record, data

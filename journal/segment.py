@@ -37,7 +37,8 @@ from sos_client.wire.msgpack_edge import pack, unpack
 if TYPE_CHECKING:
     from journal.volume import Buffer
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+_PAUSED_SINCE: Final = 2  # the first version whose headers say how much of the clock was not lived through
 EPOCH_MAX: Final = 2**32 - 1
 IDENTITY_BYTES: Final = 16
 HOLDER_BYTES: Final = 16
@@ -82,6 +83,7 @@ class SegmentHeader:
     retention_seconds: int = 0  # 0: not limited by age
     retention_bytes: int = 0  # 0: not limited by size
     accepted_loss: str = ""  # what an operator gave up with --accept-loss, in words
+    paused_ms: int = 0  # how much of the clock up to this header no owner has lived through (may be below zero)
     format_version: int = FORMAT_VERSION
 
     @property
@@ -115,6 +117,7 @@ class SegmentHeader:
 def encode_segment_header(header: SegmentHeader) -> bytes:
     """The meta of a HEADER record."""
     base = header.base
+    paused = [header.paused_ms] if header.format_version >= _PAUSED_SINCE else []
     return pack(
         [
             header.format_version,
@@ -128,6 +131,7 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
             header.retention_seconds,
             header.retention_bytes,
             header.accepted_loss,
+            *paused,
         ]
     )
 
@@ -154,7 +158,10 @@ def decode_segment_header(meta: bytes) -> SegmentHeader:
 
 
 def _segment_header(items: list[object]) -> SegmentHeader:
-    version, volume_id, configurations, epoch, holder, granted, base, trim, seconds, size, loss = items
+    format_version = _number(items[0] if items else None, 1, FORMAT_VERSION)
+    if format_version < _PAUSED_SINCE:
+        items = [*items, 0]
+    _, volume_id, configurations, epoch, holder, granted, base, trim, seconds, size, loss, paused = items
     configuration, *replaced = (_configuration(value) for value in _items(configurations, None))
     if len(replaced) > 1:
         raise ValueError("more than one configuration is being replaced")
@@ -162,7 +169,7 @@ def _segment_header(items: list[object]) -> SegmentHeader:
     known = {member.identity + member.incarnation: member for member in membership.members}
     keys = [_exactly(key, 2 * IDENTITY_BYTES) for key in _items(granted, None)]
     return SegmentHeader(
-        format_version=_number(version, 1, FORMAT_VERSION),
+        format_version=format_version,
         volume_id=_exactly(volume_id, IDENTITY_BYTES),
         membership=membership,
         epoch=Epoch(_number(epoch, 1, EPOCH_MAX)),
@@ -175,6 +182,7 @@ def _segment_header(items: list[object]) -> SegmentHeader:
         retention_seconds=_number(seconds),
         retention_bytes=_number(size),
         accepted_loss=_text(loss, LOSS_BYTES_MAX),
+        paused_ms=_number(paused, -NUMBER_MAX),
     )
 
 

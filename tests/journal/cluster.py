@@ -26,7 +26,7 @@ from tests.simulation.world import World
 from tests.sos_client.memory_server import MemoryServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from journal.segment import SegmentHeader
     from tests.fakes.memory_store import MemoryObject
@@ -139,7 +139,13 @@ class Counting(trio.abc.Stream):
         await self._inner.aclose()
 
 
-def surroundings(servers: Cluster, source: str = "service") -> Surroundings:
+def wall_clock() -> float:
+    return 1_900_000_000.0 + trio.current_time()
+
+
+def surroundings(
+    servers: Cluster, source: str = "service", *, wall_clock: Callable[[], float] = wall_clock
+) -> Surroundings:
     """What a process named `source` has around it."""
 
     async def dial(address: str) -> trio.abc.Stream:
@@ -147,10 +153,6 @@ def surroundings(servers: Cluster, source: str = "service") -> Surroundings:
 
     chance = random.Random(f"{source} {next(_PROCESSES)}")
     return Surroundings(dial=dial, chance=chance, wall_clock=wall_clock, deadlines=MEMBER_DEADLINES)
-
-
-def wall_clock() -> float:
-    return 1_900_000_000.0 + trio.current_time()
 
 
 def addresses(servers: Cluster, names: str | None = None) -> list[str]:
@@ -176,6 +178,7 @@ async def open_on(
     disk: SimulatedDisk | None = None,
     settings: JournalSettings | None = None,
     accept_loss: bool = False,
+    wall_clock: Callable[[], float] = wall_clock,
 ) -> AsyncIterator[Journal]:
     """Take the volume over."""
     async with open_journal(
@@ -183,7 +186,7 @@ async def open_on(
         servers=addresses(servers, names),
         directory=disk,
         settings=settings,
-        surroundings=surroundings(servers, source),
+        surroundings=surroundings(servers, source, wall_clock=wall_clock),
         accept_loss=accept_loss,
     ) as journal:
         yield journal

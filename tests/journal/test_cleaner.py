@@ -9,9 +9,9 @@ from journal.log import SnapshotObject
 from journal.recovery import Link
 
 
-def boundary(lsn: int, *references: str, time_ms: int = 0) -> Boundary:
+def boundary(lsn: int, *references: str, lived_ms: int = 0) -> Boundary:
     snapshot = SnapshotObject(name=f"at {lsn}", size=10)
-    return Boundary(lsn=lsn, time_ms=time_ms, snapshot=snapshot, references=frozenset(references))
+    return Boundary(lsn=lsn, lived_ms=lived_ms, snapshot=snapshot, references=frozenset(references))
 
 
 LINKS = [
@@ -20,12 +20,12 @@ LINKS = [
     Link(segment="s2", start=200, end=300),
     Link(segment="s3", start=300, end=None),
 ]
-BOUNDARIES = [boundary(100, time_ms=1000), boundary(200, time_ms=2000), boundary(300, time_ms=3000)]
+BOUNDARIES = [boundary(100, lived_ms=1000), boundary(200, lived_ms=2000), boundary(300, lived_ms=3000)]
 NONE = Retention(seconds=0, bytes=0)
 
 
 @pytest.mark.parametrize(
-    ("retention", "now_ms", "expected"),
+    ("retention", "lived_ms", "expected"),
     [
         (NONE, 9_000_000, None),
         (Retention(seconds=0, bytes=150), 3000, 200),
@@ -36,16 +36,16 @@ NONE = Retention(seconds=0, bytes=0)
     ],
 )
 def test_the_horizon_is_where_the_first_limit_is_reached(
-    retention: Retention, now_ms: int, expected: int | None
+    retention: Retention, lived_ms: int, expected: int | None
 ) -> None:
-    past = horizon(BOUNDARIES, end=350, now_ms=now_ms, retention=retention, pinned=[])
+    past = horizon(BOUNDARIES, end=350, lived_ms=lived_ms, retention=retention, pinned=[])
     assert (past.lsn if past else None) == expected
 
 
 def test_a_pin_holds_the_horizon_back() -> None:
-    past = horizon(BOUNDARIES, end=350, now_ms=0, retention=Retention(seconds=0, bytes=1), pinned=[250, 340])
+    past = horizon(BOUNDARIES, end=350, lived_ms=0, retention=Retention(seconds=0, bytes=1), pinned=[250, 340])
     assert past is BOUNDARIES[1]
-    assert horizon(BOUNDARIES, end=350, now_ms=0, retention=Retention(seconds=0, bytes=1), pinned=[50]) is None
+    assert horizon(BOUNDARIES, end=350, lived_ms=0, retention=Retention(seconds=0, bytes=1), pinned=[50]) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The bytes of version 1: vectors and the document's examples, which must never change."""
+"""The bytes of every version: vectors and the document's examples, which must never change."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from journal.segment import SegmentReader, decode_segment_header, encode_segment
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 RECORDS: list[dict[str, Any]] = json.loads((VECTORS / "journal_records.json").read_text())["records"]
+HEADERS_2: list[dict[str, Any]] = json.loads((VECTORS / "journal_headers_2.json").read_text())["records"]
+ALL = [*RECORDS, *HEADERS_2]
 SNAPSHOT: dict[str, Any] = json.loads((VECTORS / "journal_snapshot.json").read_text())
 DOCUMENT = (Path(journal.__file__).parent / "FORMAT.md").read_text()
 
@@ -26,7 +28,7 @@ def test_every_kind_has_a_vector() -> None:
     assert {record["kind"] for record in RECORDS} == {kind.name for kind in Kind}
 
 
-@pytest.mark.parametrize("vector", RECORDS, ids=[record["name"] for record in RECORDS])
+@pytest.mark.parametrize("vector", ALL, ids=[record["name"] for record in ALL])
 @pytest.mark.parametrize("piece", [1, 10_000])
 def test_a_vector_is_read(vector: dict[str, Any], piece: int) -> None:
     data, before = bytes.fromhex(vector["record"]), Chain(bytes.fromhex(vector["chain_before"]))
@@ -50,7 +52,7 @@ def test_a_vector_is_read(vector: dict[str, Any], piece: int) -> None:
     assert header.chain.hex() == vector["chain_after"]
 
 
-@pytest.mark.parametrize("vector", RECORDS, ids=[record["name"] for record in RECORDS])
+@pytest.mark.parametrize("vector", ALL, ids=[record["name"] for record in ALL])
 def test_a_vector_is_written(vector: dict[str, Any]) -> None:
     reader = SegmentReader(lsn=Lsn(vector["lsn"]), chain=Chain(bytes.fromhex(vector["chain_before"])))
     reader.feed(bytes.fromhex(vector["record"]))
@@ -73,6 +75,12 @@ def test_a_vector_is_written(vector: dict[str, Any]) -> None:
         sequence=header.sequence,
     )
     assert (data + bytes(record.payload)).hex() == vector["record"]
+
+
+@pytest.mark.parametrize("vector", HEADERS_2, ids=[record["name"] for record in HEADERS_2])
+def test_a_header_says_how_much_of_the_clock_was_not_lived_through(vector: dict[str, Any]) -> None:
+    header = decode_segment_header(bytes.fromhex(vector["meta"]))
+    assert (header.format_version, header.paused_ms) == (vector["format_version"], vector["paused_ms"])
 
 
 def _image() -> Image:

@@ -15,10 +15,21 @@ from journal.moments import AtLsn
 from journal.reading import open_reader
 from journal.record import Lsn
 from journal.settings import JournalSettings
-from tests.journal.cluster import VOLUME, MemoryCluster, content, create, memory_cluster, new_disk, open_on
+from tests.journal.cluster import (
+    VOLUME,
+    MemoryCluster,
+    content,
+    create,
+    memory_cluster,
+    new_disk,
+    open_on,
+    wall_clock,
+)
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
+
+    from journal.journal import Journal
 
 RETAINED = 3 << 20
 SETTINGS = JournalSettings(segment_bytes_max=256 << 10, retention_bytes=RETAINED)
@@ -169,3 +180,60 @@ async def test_retention_goes_on_however_often_owners_change(autojump_clock: Moc
             assert journal.log.progress.trim > 0
             assert stored_bytes(servers, "a") < 16 * 60 * 4000  # of 20 owners' writes
             assert await content(journal, "state") == bytes([19, 59]) * 2000
+
+
+async def test_a_clock_that_jumps_makes_nothing_old(autojump_clock: MockClock) -> None:
+    """Not while one owner serves, not between two of them; and times of files are right when the clock is."""
+    settings = JournalSettings(segment_bytes_max=64 << 10, retention_seconds=7 * 86_400)
+    ahead = 0.0
+
+    def clock() -> float:
+        return wall_clock() + ahead
+
+    async with memory_cluster() as servers:
+        await create(servers)
+
+        async def overwrite(journal: Journal, count: int) -> None:
+            for number in range(count):
+                await journal.put("state", bytes(10_000) + bytes([number]), overwrite=True)
+                await trio.sleep(1)
+
+        async with open_on(servers, settings=settings, wall_clock=clock) as journal:
+            await journal.put("first", b"1")
+            moment = journal.acknowledged_lsn
+            await overwrite(journal, 50)
+            pinned = journal.acknowledged_lsn
+            await journal.pin("fork", lsn=pinned, seconds=3600)
+            ahead = 30 * 86_400.0
+            await overwrite(journal, 100)
+            ahead = 0.0
+            await overwrite(journal, 100)
+            status = await journal.put("now", b"")
+            assert abs(status.modified_ms - 1000 * wall_clock()) < 10_000
+            assert journal.log.progress.trim == 0
+        ahead = 30 * 86_400.0
+        async with open_on(servers, settings=settings, wall_clock=clock) as journal:
+            await overwrite(journal, 100)
+            assert "fork" in journal.pending.pins
+            assert journal.log.progress.trim == 0
+        ahead = 0.0
+        async with open_on(servers, settings=settings, wall_clock=clock) as journal:
+            await overwrite(journal, 100)
+            assert journal.log.progress.trim == 0
+            reader = await open_reader(VOLUME, journal.replicas.sources())
+            image = await reader.image(AtLsn(lsn=Lsn(moment)))
+            assert b"".join([piece async for piece in reader.read_file(image, "first")]) == b"1"
+
+
+async def test_a_volume_ages_while_its_clock_waits_for_the_wall_clock(autojump_clock: MockClock) -> None:
+    settings = JournalSettings(retention_seconds=600)
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings, wall_clock=lambda: wall_clock() + 30 * 86_400) as journal:
+            await journal.put("state", b"from the future", overwrite=True)
+        async with open_on(servers, settings=settings) as journal:
+            for number in range(100):
+                await journal.put("state", bytes([number]) * 1000, overwrite=True)
+                await trio.sleep(60)
+            assert journal.log.progress.trim > 0
+            assert journal.log.end - journal.log.progress.trim < 60_000
