@@ -10,6 +10,9 @@ and takes place beside it. Whatever rests on the outcome (`flush`, a change of f
 While the disk is quick, what a round of the poller has put in (`hold`, `commit_held`) is committed and told of at the
 end of that round, without a turn of the event loop in between.
 
+A start cannot tell a last batch that is damaged from one that a crash tore. So when the log has been quiet for a moment, an
+empty batch is written behind the last one: who finds that knows that the one before it was synced.
+
 A write or sync that fails is never tried again. Nobody knows what of it is on the disk, so the log goes on in another
 file, whose header says up to where the failed one counts; until that header is durable nothing is acknowledged. When
 that fails as well the log is broken: it refuses everything until a restart.
@@ -80,6 +83,9 @@ class CommitLog:
         self._file_freed = trio.Event()
         self._change_wanted = False
         self._files_changed = trio.Event()
+        self._open_ended = trio.Event()
+        """Nothing says yet that the last batch was synced."""
+        self._closing_wanted = False
         self.stuck: OSError | None = None
         """Why full files cannot be copied now (no room on the disk), so that waiting for a free one is no use."""
         self.broken: RefusedError | None = None
@@ -158,6 +164,7 @@ class CommitLog:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._tell_while_writing)
+                nursery.start_soon(self._close_when_quiet)
                 await self._write()
         finally:
             self.broken = RefusedError(ErrorCode.SHUTTING_DOWN)
@@ -175,7 +182,7 @@ class CommitLog:
 
     async def _write(self) -> None:
         while True:
-            if not self.gathering.directory and not self._change_wanted and self._failure is None:
+            if not (self.gathering.directory or self._change_wanted or self._closing_wanted) and self._failure is None:
                 self._work = trio.Event()
                 await self._work.wait()
             if self._in_flight is not None and self._failure is not None:
@@ -186,6 +193,24 @@ class CommitLog:
                 await self._commit()
             elif self._change_wanted:
                 await self._change_idle_file()
+            elif self._closing_wanted:
+                await self._close_last_batch()
+
+    async def _close_when_quiet(self) -> None:
+        while True:
+            await self._open_ended.wait()
+            while (due := self.last_commit_time + self._settings.closing_seconds) > trio.current_time():
+                await trio.sleep_until(due)
+            self._open_ended = trio.Event()
+            self._closing_wanted = True
+            self._work.set()
+
+    async def _close_last_batch(self) -> None:
+        """Commit an empty batch behind the last one, unless a header says already where that one's file ends."""
+        self._closing_wanted = False
+        current = self.files.current
+        if current is not None and not current.ended and current.used > BLOCK_BYTES:
+            await self._commit()
 
     async def _tell_while_writing(self) -> None:
         while True:
@@ -211,6 +236,7 @@ class CommitLog:
         if self.broken is not None:
             self._refuse_all(self.broken)
             return
+        self._closing_wanted = False
         batch = self._close_batch()
         try:
             log = await self._file_for(batch)
@@ -249,6 +275,8 @@ class CommitLog:
     def _committed(self, batch: GatheredBatch, log: LogFile, length: int, seconds: float) -> None:
         """The batch is durable."""
         self._statistics.synced(length, batch.entries, seconds)
+        if not batch.is_empty:
+            self._open_ended.set()
         position = log.used
         log.used += length
         log.batches += 1
@@ -287,7 +315,7 @@ class CommitLog:
 
     async def _file_for(self, batch: GatheredBatch) -> LogFile:
         current = self.files.current
-        if current is not None and current.has_room(batch.disk_bytes):
+        if current is not None and (current.has_room(batch.disk_bytes) or batch.is_empty):
             return current
         log = await self._next_file()
         self._listener.file_filled()

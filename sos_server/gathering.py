@@ -129,6 +129,11 @@ class GatheredBatch:
         return len(self.directory) // ENTRY.size
 
     @property
+    def is_empty(self) -> bool:
+        """Such a batch only says that the one before it was synced."""
+        return not self.directory
+
+    @property
     def disk_bytes(self) -> int:
         """What the batch takes in a log file."""
         return batch_bytes(self.fill - BATCH_HEADER_BYTES, self.entries)

@@ -46,8 +46,9 @@ class LogFile:
     """A write failed: what counts is kept until it is copied, but the file is never used again."""
 
     def has_room(self, batch_bytes: int) -> bool:
+        """Whether a batch may go here; an empty one finds room behind it in any case."""
         return (
-            self.used + batch_bytes <= self.file_bytes
+            self.used + batch_bytes + BLOCK_BYTES <= self.file_bytes
             and self.entries < self.file_bytes // BYTES_PER_ENTRY_MIN
             and not self.ended
         )

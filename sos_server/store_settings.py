@@ -29,6 +29,9 @@ class StoreSettings:
     """On a small disk the log gets no more than this."""
     copy_bytes_max: int = 64 << 20
     """Log files are read into memory up to this much at a time (one file at least) to be copied."""
+    closing_seconds: float = 0.05
+    """With nothing to commit for this long, an empty batch says that the one before it was synced (see `STORAGE.md`): soon,
+    and yet seldom beside a client that waits for each of its appends."""
     idle_copy_seconds: float = 1.0
     """With nothing to commit for this long, everything is copied, so that the next start has nothing to replay."""
     reserve_bytes: int = 16 << 20
@@ -44,7 +47,7 @@ class StoreSettings:
     """Start although a part of the log that was synced cannot be read; what it held is lost unless copied."""
 
     def __post_init__(self) -> None:
-        least = self.buffer_bytes + BLOCK_BYTES
+        least = self.buffer_bytes + 2 * BLOCK_BYTES  # the file's header, and an empty batch
         if self.log_file_bytes_first < least:
             raise ValueError(f"a log file must have at least {least} bytes, for the largest batch")
         if not self.log_file_bytes_first <= self.log_file_bytes_max < 1 << 32:

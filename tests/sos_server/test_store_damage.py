@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 
 from journal.disk import OpenMode, open_disk
 from sos_client.wire.checksum import crc32c
@@ -108,6 +109,26 @@ async def test_copying_passes_over_no_batch_that_it_cannot_read(tmp_path: Path, 
             return
         with refused(ErrorCode.DAMAGED, offset=0):
             await namespace.read("o", 0, 36)
+
+
+@pytest.mark.parametrize("place", ["header", "directory", "payload"])
+async def test_the_last_batch_is_no_tail_when_the_log_has_been_quiet_since(tmp_path: Path, place: str) -> None:
+    """A crash's tail and damage look alike where nothing comes after: so something small does, soon."""
+    async with running(tmp_path / "r", graceful=False) as store:
+        await Client(await store.namespace("n", create=True)).put("o", b"acknowledged")
+        await trio.sleep(3 * store.settings.closing_seconds)
+        commits = store.statistics.commits
+        await trio.sleep(3 * store.settings.closing_seconds)
+        assert store.statistics.commits == commits  # it is closed once
+    (log,) = [path for path in (tmp_path / "r/log").iterdir() if b"acknowledged" in path.read_bytes()]
+    payload = log.read_bytes().index(b"acknowledged")
+    start = payload // BLOCK_BYTES * BLOCK_BYTES
+    flip(log, {"header": start + 9, "directory": payload + 12 + 3, "payload": payload + 3}[place])
+    with pytest.raises(DamagedError, match="damaged"):
+        async with running(tmp_path / "r"):
+            pass
+    async with open_disk(tmp_path / "r") as disk:
+        assert not (await check_root(disk)).is_whole
 
 
 async def test_a_lost_directory_in_the_log_keeps_the_store_from_starting(tmp_path: Path) -> None:
