@@ -21,6 +21,8 @@ TOKEN_KEY: Final = "fs.sos.token"
 
 _REDACTION_DEFAULT: Final = "(?i)secret|password|token|access[.]?key"
 _TRAIT_MOVED: Final = (4, 1)
+_THIS_HOST: Final = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+", re.ASCII | re.IGNORECASE)
+"""As the shim tells it: from the address as it is written, since name servers can lie."""
 _SHELL_SAFE: Final = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
@@ -34,6 +36,7 @@ class SparkAccess:
     tls: bool = False
     authorities: str | None = None
     authorities_file: str | None = None
+    insecure: bool = False
     jar: str | None = None
 
 
@@ -42,6 +45,13 @@ def manager_class(spark_version: str) -> str:
     major, minor = (int(part) for part in re.findall(r"\d+", spark_version)[:2])
     package = "checkpointing" if (major, minor) >= _TRAIT_MOVED else "streaming"
     return f"io.sos.spark.{package}.SosCheckpointFileManager"
+
+
+def tokens_in_clear_to(access: SparkAccess) -> tuple[str, ...]:
+    """The services to which the token would go without TLS, over a network: the shim refuses that."""
+    if access.tls or access.insecure or (access.token is None and access.token_file is None):
+        return ()
+    return tuple(address for address in access.service if not _THIS_HOST.fullmatch(address))
 
 
 def hadoop_settings(access: SparkAccess) -> dict[str, str]:
@@ -59,6 +69,7 @@ def hadoop_settings(access: SparkAccess) -> dict[str, str]:
         "fs.sos.tls": "true" if access.tls else None,
         "fs.sos.tls.authorities": access.authorities,
         "fs.sos.tls.authorities.file": access.authorities_file,
+        "fs.sos.insecure": "true" if access.insecure else None,
     }
     return settings | {key: value for key, value in optional.items() if value is not None}
 

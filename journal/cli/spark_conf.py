@@ -11,7 +11,7 @@ from journal.cli.locations import Location, LocationType
 from journal.cli.options import split_addresses
 from journal.cli.output import note, print_json
 from journal.errors import JournalCode, refused
-from journal.spark_settings import SparkAccess, as_arguments, as_properties, spark_settings
+from journal.spark_settings import SparkAccess, as_arguments, as_properties, spark_settings, tokens_in_clear_to
 
 _FORMATS: Final = ("properties", "submit", "json")
 
@@ -24,6 +24,7 @@ _FORMATS: Final = ("properties", "submit", "json")
 @click.option("--token-file", metavar="PATH", help="File with the token, at the same path on every host.")
 @click.option("--tls", is_flag=True, help="Speak TLS.")
 @click.option("--tls-ca", metavar="PATH", help="Certificates to trust (PEM), at the same path on every host.")
+@click.option("--insecure", is_flag=True, help="Let the token go to other hosts without TLS.")
 @click.option(
     "--format",
     "form",
@@ -42,6 +43,7 @@ def spark_conf(
     token_file: str | None,
     tls: bool,
     tls_ca: str | None,
+    insecure: bool,
     form: str,
     as_json: bool,
 ) -> None:
@@ -54,16 +56,21 @@ def spark_conf(
     services = split_addresses(service)
     if not services:
         raise refused(JournalCode.BAD_REQUEST, "say where the journal service is: --service HOST:PORT")
-    settings = spark_settings(
-        SparkAccess(
-            service=services,
-            token_file=token_file,
-            tls=tls or tls_ca is not None,
-            authorities_file=tls_ca,
-            jar=jar,
-        ),
-        spark_version=spark_version or _installed(),
+    access = SparkAccess(
+        service=services,
+        token_file=token_file,
+        tls=tls or tls_ca is not None,
+        authorities_file=tls_ca,
+        insecure=insecure,
+        jar=jar,
     )
+    exposed = tokens_in_clear_to(access)
+    if exposed:
+        raise refused(
+            JournalCode.BAD_REQUEST,
+            f"the token would go to {', '.join(exposed)} in clear: give --tls, --tls-ca or --insecure",
+        )
+    settings = spark_settings(access, spark_version=spark_version or _installed())
     if as_json or form == "json":
         print_json(settings)
     else:

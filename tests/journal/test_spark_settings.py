@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,11 @@ from journal.spark_settings import (
     SparkAccess,
     as_arguments,
     as_properties,
+    hadoop_settings,
     manager_class,
     redaction_with_tokens,
     spark_settings,
+    tokens_in_clear_to,
 )
 
 
@@ -41,6 +44,21 @@ def test_settings_of_a_plain_service() -> None:
         "spark.hadoop.fs.sos.impl.disable.cache": "true",
         "spark.hadoop.fs.sos.service": "a:7500,b:7500",
     }
+
+
+@pytest.mark.parametrize("address", ["a:1", "10.0.0.1:1", "127.a.example:1", "127.0.0.1.example:1", "[::2]:1"])
+def test_a_token_goes_to_another_host_only_with_tls_or_when_told(address: str) -> None:
+    access = SparkAccess(service=("localhost:1", address), token="ab" * 32)
+    assert tokens_in_clear_to(access) == (address,)
+    assert tokens_in_clear_to(replace(access, token=None, token_file="/t")) == (address,)
+    for changed in (replace(access, tls=True), replace(access, insecure=True), replace(access, token=None)):
+        assert tokens_in_clear_to(changed) == ()
+    assert hadoop_settings(replace(access, insecure=True))["fs.sos.insecure"] == "true"
+
+
+def test_a_token_may_go_to_this_host() -> None:
+    access = SparkAccess(service=("localhost:1", "127.0.0.1:1", "127.8.8.8:1", "[::1]:1"), token="ab" * 32)
+    assert tokens_in_clear_to(access) == ()
 
 
 def test_token_is_under_a_key_that_spark_redacts() -> None:

@@ -84,6 +84,15 @@ def test_spark_conf_prints_settings(run_main: RunMain) -> None:
     assert text.stdout.startswith("--conf spark.sql.streaming.checkpointFileManagerClass=")
 
 
+def test_spark_conf_prints_no_settings_that_the_shim_refuses(run_main: RunMain) -> None:
+    asked = ["spark-conf", "payments", "--service", "a:7420", "--token-file", "/etc/t", "--spark-version", "4.1.1"]
+    ended = run_main(*asked)
+    assert ended.exit_code == 2
+    assert "in clear" in ended.stderr
+    assert "spark.hadoop.fs.sos.insecure true" in run_main(*asked, "--insecure").stdout
+    assert "insecure" not in run_main(*asked, "--tls").stdout
+
+
 class Load(threading.Thread):
     """Writes numbered files through the service until told to stop; what was acknowledged is remembered."""
 

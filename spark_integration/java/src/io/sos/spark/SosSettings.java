@@ -23,6 +23,8 @@ final class SosSettings {
     /** Certificates to trust, as a PEM file that is on every host, or as PEM text. */
     private static final String AUTHORITIES_FILE = "fs.sos.tls.authorities.file";
     private static final String AUTHORITIES = "fs.sos.tls.authorities";
+    /** true: the token may go to other hosts without TLS. */
+    private static final String INSECURE = "fs.sos.insecure";
     /** How long an operation is tried; longer than the service waits for a quorum (60 s), whose outcome must be seen. */
     private static final String DEADLINE_SECONDS = "fs.sos.deadline.seconds";
     private static final int DEADLINE_SECONDS_DEFAULT = 120;
@@ -43,7 +45,12 @@ final class SosSettings {
         long deadline = configuration.getInt(DEADLINE_SECONDS, DEADLINE_SECONDS_DEFAULT);
         try {
             return new ServiceSettings(
-                    ServiceAddress.parseList(service), token, tls, authorities, TimeUnit.SECONDS.toMillis(deadline));
+                    ServiceAddress.parseList(service),
+                    token,
+                    tls,
+                    authorities,
+                    configuration.getBoolean(INSECURE, false),
+                    TimeUnit.SECONDS.toMillis(deadline));
         } catch (IllegalArgumentException e) {
             throw new IOException("the settings fs.sos.* are not in order: " + e.getMessage(), e);
         }

@@ -22,6 +22,11 @@ public class RefusedException extends IOException {
         return new RefusedException(code, message, refusal.fields());
     }
 
+    /** What this side itself refuses to take. */
+    static RefusedException of(ServiceCode code, String message) {
+        return new RefusedException(code, message, Map.of());
+    }
+
     public final ServiceCode code() {
         return code;
     }

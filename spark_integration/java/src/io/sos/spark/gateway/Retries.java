@@ -15,6 +15,7 @@ final class Retries {
     private static final long PAUSE_MILLIS_MAX = 2_000;
 
     private final Route route;
+    private final ServiceSettings settings;
     private final boolean isChange;
     private final String what;
     private final long startNanos = System.nanoTime();
@@ -26,8 +27,9 @@ final class Retries {
     /** What says more than that time is over: the last refusal, or failure that came before the deadline did. */
     private String known;
 
-    Retries(Route route, boolean isChange, String what, long deadlineMillis) {
+    Retries(Route route, ServiceSettings settings, boolean isChange, String what, long deadlineMillis) {
         this.route = route;
+        this.settings = settings;
         this.isChange = isChange;
         this.what = what;
         this.deadlineNanos = startNanos + TimeUnit.MILLISECONDS.toNanos(deadlineMillis);
@@ -55,7 +57,7 @@ final class Retries {
             }
         }
         if (code.again() == ServiceCode.Again.ELSEWHERE) {
-            route.redirect(address, ownerIn(refusal));
+            route.redirect(address, ownerToAsk(refusal, address));
         }
         pauseBefore(address, refusal);
     }
@@ -112,6 +114,17 @@ final class Retries {
     private static String said(ServiceAddress address, IOException failure) {
         String message = failure.getMessage() != null ? failure.getMessage() : failure.getClass().getSimpleName();
         return address + ": " + (failure instanceof UnknownHostException ? "unknown host" : message);
+    }
+
+    /** Who has the volume, as the refusal says; null if it does not say, or names one that may not be told the token. */
+    private ServiceAddress ownerToAsk(RefusedException refusal, ServiceAddress address) throws ProtocolException {
+        ServiceAddress owner = ownerIn(refusal);
+        if (owner == null || settings.mayAsk(owner)) {
+            return owner;
+        }
+        known = said(address, refusal) + "; " + owner + " is not asked: the token would go there in clear, and anybody could have"
+                + " said so (fs.sos.tls, or fs.sos.insecure)";
+        return null;
     }
 
     private static ServiceAddress ownerIn(RefusedException refusal) throws ProtocolException {

@@ -2,9 +2,12 @@ package io.sos.spark.gateway;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.regex.Pattern;
 
 /** Where a journal service listens. */
 public record ServiceAddress(String host, int port) {
+    private static final Pattern LOOPBACK = Pattern.compile("127(\\.\\d{1,3}){3}");
+
     /** HOST:PORT or [IPV6]:PORT. IllegalArgumentException, with a sentence, for anything else. */
     public static ServiceAddress parse(String text) {
         int colon = text.lastIndexOf(':');
@@ -35,6 +38,11 @@ public record ServiceAddress(String host, int port) {
             }
         }
         return List.copyOf(addresses);
+    }
+
+    /** Whether what is sent there stays on this host, as far as the name itself tells: no name server is believed. */
+    boolean isLoopback() {
+        return host.equalsIgnoreCase("localhost") || host.equals("::1") || LOOPBACK.matcher(host).matches();
     }
 
     @Override

@@ -9,7 +9,6 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
@@ -23,17 +22,18 @@ final class ServiceConnection implements Closeable {
     private static final int BUFFER_BYTES = 64 * 1024;
 
     private final ServiceAddress address;
-    private final AtomicLong epochSeen;
+    private final SeenEpoch epochSeen;
     private final Socket socket = new Socket();
     private Watch watch;
     private DataInputStream in;
     private DataOutputStream out;
+    private long answeredEpoch;
     private boolean hasSent;
     private boolean isOpened;
     private long idleSinceNanos;
 
     /** Not connected yet. {@code epochSeen} is the highest epoch of the volume in any answer, shared by its connections. */
-    ServiceConnection(ServiceAddress address, AtomicLong epochSeen) {
+    ServiceConnection(ServiceAddress address, SeenEpoch epochSeen) {
         this.address = address;
         this.epochSeen = epochSeen;
     }
@@ -61,10 +61,20 @@ final class ServiceConnection implements Closeable {
         out = new DataOutputStream(new BufferedOutputStream(stream.getOutputStream(), BUFFER_BYTES));
         send(hello);
         send(new Request.Open(volume, epochSeen.get()));
-        receive(Answer.Welcome.class);
-        receive(Answer.Opened.class);
+        checkGreeting(receive(Answer.Welcome.class), receive(Answer.Opened.class), volume);
+        epochSeen.add(answeredEpoch);
         hasSent = false;
         isOpened = true;
+    }
+
+    private static void checkGreeting(Answer.Welcome welcome, Answer.Opened opened, String volume)
+            throws ProtocolException {
+        if (welcome.version() != Limits.VERSION) {
+            throw new ProtocolException("speaks version " + welcome.version() + " of the file protocol, which was not offered");
+        }
+        if (!opened.volume().equals(volume)) {
+            throw new ProtocolException("opened another volume than " + volume);
+        }
     }
 
     private SSLSocket secured(SSLSocketFactory tls) throws IOException {
@@ -144,7 +154,8 @@ final class ServiceConnection implements Closeable {
             if (answer instanceof Answer.Waiting) {
                 continue;
             }
-            checkEpoch(answer);
+            epochSeen.check(answer.epoch());
+            answeredEpoch = answer.epoch();
             if (answer instanceof Answer.Refusal refusal) {
                 throw RefusedException.of(refusal);
             }
@@ -152,13 +163,9 @@ final class ServiceConnection implements Closeable {
         }
     }
 
-    /** An answer of an epoch older than one already seen comes from a service that lost the volume and does not know it. */
-    private void checkEpoch(Answer answer) throws IOException {
-        long epoch = answer.epoch();
-        long seen = epochSeen.accumulateAndGet(epoch, Math::max);
-        if (epoch != 0 && epoch < seen) {
-            throw new ProtocolException("answered for epoch " + epoch + ", but the volume is at epoch " + seen);
-        }
+    /** Of the last answer. */
+    long answeredEpoch() {
+        return answeredEpoch;
     }
 
     /** Why the request failed: what the watch saw, or else {@code failure} itself. */

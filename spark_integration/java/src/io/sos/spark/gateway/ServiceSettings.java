@@ -8,9 +8,15 @@ import java.util.List;
  *
  * @param token 64 hex digits, or null
  * @param authorities certificates (PEM) to trust instead of the JVM's; null with {@code tls}: the JVM's own
+ * @param insecure the token may go out without TLS, to other hosts and to whomever a service names as owner
  */
 public record ServiceSettings(
-        List<ServiceAddress> addresses, String token, boolean tls, String authorities, long deadlineMillis) {
+        List<ServiceAddress> addresses,
+        String token,
+        boolean tls,
+        String authorities,
+        boolean insecure,
+        long deadlineMillis) {
     public ServiceSettings {
         if (addresses.isEmpty()) {
             throw new IllegalArgumentException("no address of a journal service");
@@ -18,6 +24,22 @@ public record ServiceSettings(
         if (token != null && !token.matches("[0-9a-fA-F]{" + 2 * Limits.TOKEN_BYTES + "}")) {
             throw new IllegalArgumentException("the token is not " + 2 * Limits.TOKEN_BYTES + " hex digits");
         }
+        for (ServiceAddress address : addresses) {
+            if (!mayHaveToken(token, tls, insecure, address)) {
+                throw new IllegalArgumentException("the token would go to " + address + " in clear, for whoever listens on"
+                        + " the way: switch TLS on (fs.sos.tls, fs.sos.tls.authorities.file), or set fs.sos.insecure to"
+                        + " true if nobody can");
+            }
+        }
+    }
+
+    /** Whether a connection to this address may be opened, on which the token, if there is one, is said first. */
+    boolean mayAsk(ServiceAddress address) {
+        return mayHaveToken(token, tls, insecure, address);
+    }
+
+    private static boolean mayHaveToken(String token, boolean tls, boolean insecure, ServiceAddress address) {
+        return token == null || tls || insecure || address.isLoopback();
     }
 
     byte[] tokenBytes() {

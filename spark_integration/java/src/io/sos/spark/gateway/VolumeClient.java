@@ -3,7 +3,6 @@ package io.sos.spark.gateway;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.security.SecureRandom;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
@@ -28,7 +27,7 @@ public final class VolumeClient {
     private final String volume;
     private final ServiceSettings settings;
     private final Route route;
-    private final AtomicLong epochSeen = new AtomicLong();
+    private final SeenEpoch epochSeen = new SeenEpoch();
     private final IdleConnections idle = new IdleConnections();
     private final Request.Hello hello;
     private volatile SSLSocketFactory tls;
@@ -55,27 +54,23 @@ public final class VolumeClient {
     public FileEntry stat(String path) throws IOException {
         return ask("stat " + path, connection -> {
             connection.send(new Request.Stat(path, epochSeen.get()));
-            return connection.receive(Answer.Status.class).entry();
+            return entryOf(path, connection);
         });
     }
 
     /** The children of a directory, or a file itself. NOT_FOUND. */
     public List<FileEntry> list(String path) throws IOException {
-        List<FileEntry> entries = new ArrayList<>();
-        String after = "";
-        while (true) {
-            Request.List request = new Request.List(path, after, Limits.LIST_ENTRIES_MAX, epochSeen.get());
-            Answer.Page page = ask("list " + path, connection -> {
+        Listing listing = new Listing(path);
+        do {
+            Request.List request = new Request.List(path, listing.last(), Limits.LIST_ENTRIES_MAX, epochSeen.get());
+            listing.add(ask("list " + path, connection -> {
                 connection.send(request);
-                return connection.receive(Answer.Page.class);
-            });
-            entries.addAll(page.entries());
-            if (!page.more() || page.entries().isEmpty()) {
-                return entries;
-            }
-            String last = page.entries().get(page.entries().size() - 1).path();
-            after = last.substring(last.lastIndexOf('/') + 1);
-        }
+                Answer.Page page = connection.receive(Answer.Page.class);
+                listing.check(page);
+                return page;
+            }));
+        } while (listing.goesOn());
+        return listing.entries();
     }
 
     /**
@@ -86,7 +81,10 @@ public final class VolumeClient {
         int wanted = Math.min(length, Limits.PIECE_BYTES_MAX);
         return ask("read " + path, connection -> {
             connection.send(new Request.Read(path, offset, wanted, modifiedMillis, epochSeen.get()));
-            FileEntry entry = connection.receive(Answer.Status.class).entry();
+            FileEntry entry = entryOf(path, connection);
+            if (entry.isDirectory() || (modifiedMillis != null && entry.modifiedMillis() != modifiedMillis)) {
+                throw new ProtocolException("answered READ of " + path + " with another file");
+            }
             byte[] bytes = new byte[(int) Math.max(0, Math.min(wanted, entry.size() - offset))];
             int filled = 0;
             Answer answer;
@@ -98,7 +96,8 @@ public final class VolumeClient {
                 data.payload().get(bytes, filled, size);
                 filled += size;
             }
-            if (!(answer instanceof Answer.ReadEnd) || filled != bytes.length) {
+            boolean isWhole = filled == bytes.length;
+            if (!(answer instanceof Answer.ReadEnd end) || !isWhole || end.nextOffset() != offset + filled) {
                 throw new ProtocolException("READ of " + path + " ended after " + filled + " of " + bytes.length + " bytes");
             }
             return new Piece(entry, offset, bytes);
@@ -114,7 +113,11 @@ public final class VolumeClient {
             } else {
                 stream(connection, path, content, overwrite, stamp);
             }
-            return connection.receive(Answer.Status.class).entry();
+            FileEntry entry = entryOf(path, connection);
+            if (entry.isDirectory() || entry.size() != content.size()) {
+                throw new ProtocolException("answered the write of " + path + " with another file");
+            }
+            return entry;
         });
     }
 
@@ -139,6 +142,15 @@ public final class VolumeClient {
         change("claim " + path, path, claim, stamp -> new Request.Claim(path, stamp));
     }
 
+    /** STATUS, which must be of the path that was asked for. */
+    private static FileEntry entryOf(String path, ServiceConnection connection) throws IOException {
+        FileEntry entry = connection.receive(Answer.Status.class).entry();
+        if (!entry.path().equals(path)) {
+            throw new ProtocolException("answered for another path than " + path);
+        }
+        return entry;
+    }
+
     private interface Change<T> {
         T run(ServiceConnection connection, OperationStamp stamp) throws IOException;
     }
@@ -149,15 +161,20 @@ public final class VolumeClient {
 
     private boolean change(String what, String path, PathClaim claim, StampedRequest request) throws IOException {
         return change(what, path, claim, settings.deadlineMillis(), (connection, stamp) -> {
-            connection.send(request.with(stamp));
-            return connection.receive(Answer.Done.class).applied();
+            Request sent = request.with(stamp);
+            connection.send(sent);
+            boolean applied = connection.receive(Answer.Done.class).applied();
+            if (!applied && !(sent instanceof Request.Delete)) {
+                throw new ProtocolException("answered that " + what + " was not done, without a refusal");
+            }
+            return applied;
         });
     }
 
     private <T> T change(String what, String path, PathClaim claim, long deadlineMillis, Change<T> change)
             throws IOException {
         long sequence = SEQUENCE.incrementAndGet();
-        Retries retries = new Retries(route, true, what + " in volume " + volume, deadlineMillis);
+        Retries retries = new Retries(route, settings, true, what + " in volume " + volume, deadlineMillis);
         try {
             return run(retries, connection ->
                     change.run(connection, new OperationStamp(CLIENT, sequence, claim, epochSeen.get())));
@@ -167,7 +184,7 @@ public final class VolumeClient {
     }
 
     private <T> T ask(String what, Exchange<T> exchange) throws IOException {
-        return run(new Retries(route, false, what + " in volume " + volume, settings.deadlineMillis()), exchange);
+        return run(new Retries(route, settings, false, what + " in volume " + volume, settings.deadlineMillis()), exchange);
     }
 
     private <T> T run(Retries retries, Exchange<T> exchange) throws IOException {
@@ -186,6 +203,7 @@ public final class VolumeClient {
                     connection.connect(tls, hello, volume, retries.deadlineNanos());
                 }
                 T result = exchange.run(connection);
+                epochSeen.add(connection.answeredEpoch());
                 isReusable = true;
                 return result;
             } catch (RefusedException refusal) {

@@ -37,6 +37,8 @@ public final class ClientChecks {
         interrupts(checks);
         addresses(checks);
         claims(checks);
+        answers(checks);
+        tokens(checks);
         checks.end();
     }
 
@@ -349,11 +351,115 @@ public final class ClientChecks {
         });
         checks.check("settings do not show the token", () -> {
             String token = "ab".repeat(32);
-            ServiceSettings settings = new ServiceSettings(ServiceAddress.parseList(service), token, false, null, 1000);
-            is(!settings.toString().contains(token));
-            thrown(IllegalArgumentException.class,
-                    () -> new ServiceSettings(ServiceAddress.parseList(service), "short", false, null, 1000));
+            is(!tokenSettings(service, token, false, false).toString().contains(token));
+            thrown(IllegalArgumentException.class, () -> tokenSettings(service, "short", false, false));
         });
+    }
+
+    /** Answers that are well-formed, and not what was asked for: from a service that is broken, or is none. */
+    private static void answers(Checks checks) {
+        checks.check("a STATUS of another path is not an answer", () -> {
+            byte[] other = frame(0xa3, status(new MsgpackWriter().array(2).number(1), "other", 4));
+            refusesAnswer(other, client -> client.stat("asked"), "another path");
+            refusesAnswer(other, client -> client.read("asked", 0, 4, null), "another path");
+            refusesAnswer(other, client -> client.write("asked", content("four"), true, null), "another path");
+        });
+        checks.check("a write is not answered by a file of another size", () -> {
+            byte[] shorter = frame(0xa3, status(new MsgpackWriter().array(2).number(1), "asked", 3));
+            refusesAnswer(shorter, client -> client.write("asked", content("four"), true, null), "another file");
+        });
+        checks.check("a PAGE again and again ends the listing", () -> {
+            MsgpackWriter page = new MsgpackWriter().array(3).number(1).array(2);
+            status(page, "dir/a", 1);
+            status(page, "dir/b", 1).bool(true);
+            refusesAnswer(frame(0xa5, page), client -> client.list("dir"), "not asked for");
+        });
+        checks.check("a PAGE of nothing, of strangers, or out of order", () -> {
+            MsgpackWriter nothing = new MsgpackWriter().array(3).number(1).array(0).bool(true);
+            refusesAnswer(frame(0xa5, nothing), client -> client.list("dir"), "more to come");
+            MsgpackWriter stranger = new MsgpackWriter().array(3).number(1).array(1);
+            status(stranger, "other/a", 1).bool(false);
+            refusesAnswer(frame(0xa5, stranger), client -> client.list("dir"), "not a child");
+            MsgpackWriter disorder = new MsgpackWriter().array(3).number(1).array(2);
+            status(disorder, "dir/b", 1);
+            status(disorder, "dir/a", 1).bool(false);
+            refusesAnswer(frame(0xa5, disorder), client -> client.list("dir"), "not asked for");
+        });
+        checks.check("pages without an end are refused before they fill the memory", () -> {
+            Listing listing = new Listing("d");
+            String padding = "x".repeat(1000);
+            RefusedException refusal = thrown(RefusedException.class, () -> {
+                for (int number = 1_000_000; ; number++) {
+                    Answer.Page page =
+                            new Answer.Page(1, List.of(new FileEntry("d/" + number + padding, false, 1, 1)), true);
+                    listing.check(page);
+                    listing.add(page);
+                    is(number < 2_000_000);
+                }
+            });
+            equal(ServiceCode.TOO_LARGE, refusal.code());
+        });
+        checks.check("an epoch that cannot be does not keep the true ones out", () -> {
+            for (long epoch : new long[] {Long.MAX_VALUE, (1L << 40) + 1, 1L + (1L << 20) + 1}) {
+                MsgpackWriter poison = status(new MsgpackWriter().array(2).number(epoch), "x", 1);
+                try (Scripted rogue = new Scripted(frame(0xa3, poison))) {
+                    VolumeClient client = client(20, rogue.address(), service);
+                    equal(ServiceCode.NOT_FOUND, thrown(RefusedException.class, () -> client.stat("x")).code());
+                    is(rogue.requests.get() > 0);
+                }
+            }
+        });
+        checks.check("an answer that is refused leaves no epoch behind", () -> {
+            MsgpackWriter other = status(new MsgpackWriter().array(2).number(1000), "other", 1);
+            try (Scripted rogue = new Scripted(frame(0xa3, other))) {
+                VolumeClient client = client(20, rogue.address(), service);
+                equal(ServiceCode.NOT_FOUND, thrown(RefusedException.class, () -> client.stat("x")).code());
+            }
+        });
+    }
+
+    private interface Asking {
+        void ask(VolumeClient client) throws IOException;
+    }
+
+    private static void refusesAnswer(byte[] answer, Asking asking, String words) throws Exception {
+        try (Scripted rogue = new Scripted(answer)) {
+            VolumeClient client = client(1, rogue.address());
+            String said = thrown(IOException.class, () -> asking.ask(client)).getMessage();
+            is(said.contains(words));
+        }
+    }
+
+    private static MsgpackWriter status(MsgpackWriter out, String path, long size) {
+        return out.array(4).text(path).bool(false).number(size).number(1);
+    }
+
+    private static void tokens(Checks checks) {
+        String token = "ab".repeat(32);
+        checks.check("a token does not go to another host in clear, unless that is wanted", () -> {
+            for (String host : List.of("a.example:1", "10.0.0.1:1", "[fe80::1]:1", "127.a.example:1", "127.0.0.1:1,b:1")) {
+                String said = thrown(IllegalArgumentException.class, () -> tokenSettings(host, token, false, false))
+                        .getMessage();
+                is(said.contains("fs.sos.insecure") && said.contains("fs.sos.tls") && !said.contains(token));
+                tokenSettings(host, token, true, false);
+                tokenSettings(host, token, false, true);
+                tokenSettings(host, null, false, false);
+            }
+            tokenSettings("localhost:1,127.0.0.1:1,127.9.9.9:1,[::1]:1", token, false, false);
+        });
+        checks.check("nor to whomever a service without TLS names as owner", () -> {
+            try (Scripted other = new Scripted(refusal(22, "not mine", "address", "192.0.2.1:7420"))) {
+                ServiceSettings settings = new ServiceSettings(
+                        ServiceAddress.parseList(other.address()), token, false, null, false, 2000L + counter++);
+                VolumeClient client = VolumeClient.of("payments", settings);
+                String said = thrown(ServiceUnavailableException.class, () -> client.stat("x")).getMessage();
+                is(said.contains("192.0.2.1:7420 is not asked"));
+            }
+        });
+    }
+
+    private static ServiceSettings tokenSettings(String addresses, String token, boolean tls, boolean insecure) {
+        return new ServiceSettings(ServiceAddress.parseList(addresses), token, tls, null, insecure, 1000);
     }
 
     /** A service that greets, then answers every request with the same bytes. */
@@ -426,7 +532,7 @@ public final class ClientChecks {
     /** Deadlines differ by a millisecond, so that each check has a client, and connections, of its own. */
     private static ServiceSettings settings(int deadlineSeconds, String... addresses) {
         return new ServiceSettings(
-                ServiceAddress.parseList(String.join(",", addresses)), null, false, null,
+                ServiceAddress.parseList(String.join(",", addresses)), null, false, null, false,
                 deadlineSeconds * 1000L + counter++);
     }
 

@@ -1,0 +1,31 @@
+package io.sos.spark.gateway;
+
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * The highest epoch of a volume in any answer that was one: asked for, well-formed, of a possible epoch. What is kept here
+ * decides which answers count from now on, so that one broken answer must not get in.
+ */
+final class SeenEpoch {
+    private final AtomicLong highest = new AtomicLong();
+
+    long get() {
+        return highest.get();
+    }
+
+    /** ProtocolException for an answer of an older epoch, whose service lost the volume and does not know it. */
+    void check(long epoch) throws ProtocolException {
+        long seen = highest.get();
+        if (epoch != 0 && epoch < seen) {
+            throw new ProtocolException("answered for epoch " + epoch + ", but the volume is at epoch " + seen);
+        }
+        if (epoch > Limits.EPOCH_MAX || (seen != 0 && epoch - seen > Limits.EPOCH_JUMP_MAX)) {
+            throw new ProtocolException("answered for epoch " + epoch + ", which cannot be: the highest seen is " + seen);
+        }
+    }
+
+    /** The answer was the one that was due. */
+    void add(long epoch) {
+        highest.accumulateAndGet(epoch, Math::max);
+    }
+}
