@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from sos_client.serving.containment import changing_shared, concerns_all, in_doubt
 from sos_client.serving.plain_stream import RECEIVE_BYTES_MAX, PlainStream
 from sos_client.wire.errors import ProtocolError, RefusedError
 from sos_client.wire.messages import Append, Appending, Data, Ended, Ping, Pong
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sos_client.serving.poller import Poller
     from sos_client.wire.connection import Connection
     from sos_server.appender import Appender
@@ -26,15 +29,13 @@ if TYPE_CHECKING:
 RECEIVES_MAX: Final = 4
 """Of one connection in a row while they bring much: its batch is fuller, and the others wait for a megabyte at most."""
 
-Failure = ProtocolError | RefusedError | trio.BrokenResourceError | trio.ClosedResourceError
-
 
 class AppendMode:
     """One append on one connection.
 
     ``run`` returns True after END, and False at the end of the stream. It raises RefusedError when the append is over
     otherwise: the connection then discards what the peer still sends for it. ``stop`` ends it from outside, with what
-    was received synced and acknowledged first.
+    was received synced and acknowledged first. What nobody foresaw, here or in a callback, comes out of ``run``, too.
     """
 
     def __init__(
@@ -51,7 +52,8 @@ class AppendMode:
         self._ack_waits = False
         self._ended = False
         self._end_of_stream = False
-        self._failure: Failure | None = None
+        self._left_behind = False  # whole frames may lie in the connection, for want of room
+        self._failure: Exception | None = None
         self._stopped_by: RefusedError | None = None
         self._parked: trio.Event | None = None
         self._receive_scope: trio.CancelScope | None = None
@@ -62,15 +64,16 @@ class AppendMode:
         return self._parked is not None or self._receive_scope is not None
 
     async def run(self, namespace: Namespace, request: Append, claim: Claim | None, instance: bytes) -> bool:
-        self._appender = appender = await namespace.start_append(
-            request.object,
-            size=request.size,
-            prefix_crc=request.prefix_crc,
-            claim=claim,
-            instance=instance,
-            on_progress=self._on_progress,
-            on_evicted=self._fail,
-        )
+        with changing_shared("APPEND was worked on", foreseen=(RefusedError,)):
+            self._appender = appender = await namespace.start_append(
+                request.object,
+                size=request.size,
+                prefix_crc=request.prefix_crc,
+                claim=claim,
+                instance=instance,
+                on_progress=self._on_progress,
+                on_evicted=self._fail,
+            )
         try:
             await self._take_all(appender, request.size)
             if self._failure is None and not self._end_of_stream:
@@ -96,14 +99,12 @@ class AppendMode:
         await self._outgoing.send(self._connection.send(Appending(size=size)))
         self._acknowledging = True
         self._outgoing.on_idle = self._on_idle
-        left = True  # what came together with the request
+        self._left_behind = True  # what came together with the request
         while not self._over:
             if not self._room:
                 await self._wait_room(appender)
-                left = True
-            elif left:
+            elif self._left_behind:
                 self._consume(b"")
-                left = False
             elif self._plain is not None:
                 await self._receive_by_poller(self._plain)
             else:
@@ -138,6 +139,14 @@ class AppendMode:
             self._poller.unregister(handle)
 
     def _on_readable(self) -> None:
+        try:
+            self._receive_now()
+        except Exception as error:
+            if concerns_all(error):
+                raise
+            self._fail(error)
+
+    def _receive_now(self) -> None:
         parked, plain, appender = self._parked, self._plain, self._appender
         if parked is None or plain is None or appender is None or parked.is_set():
             return
@@ -176,17 +185,19 @@ class AppendMode:
     def _consume(self, data: bytes | bytearray | memoryview) -> None:
         """Take what has arrived as long as there is room; to be called only when there is.
 
-        What is left then, or follows the end, stays in the connection, so that the receive buffer is free again.
+        What is left then, or follows the end, stays in the connection, so that the receive buffer is free again. It is
+        this method that knows that something was left: by the time the task looks, there may be room again.
         """
         connection, appender = self._connection, self._appender
         assert appender is not None
         before, appends = appender.written, 0
+        self._left_behind = False
         try:
             run = connection.receive_run(memoryview(data))
             while True:
                 if run is not None:
                     appends += len(run.payloads)
-                    appender.append_run(run)
+                    _put(appender.append_run, run)
                     if appender.has_room:
                         if connection.drained:
                             break
@@ -196,7 +207,7 @@ class AppendMode:
                     break
                 elif type(message) is Data:
                     appends += 1
-                    appender.append(*message)
+                    _put(appender.append, *message)
                     if appender.has_room:
                         run = connection.next_run()
                         continue
@@ -206,6 +217,7 @@ class AppendMode:
                         continue
                 else:  # END: the connection lets nothing else through
                     self._ended = True
+                self._left_behind = True
                 connection.receive(b"")
                 self._wake()
                 break
@@ -216,20 +228,30 @@ class AppendMode:
         self._traffic.appended_bytes += appender.written - before
 
     def _on_progress(self) -> None:
-        """After a group commit: one ACK, the newest. A peer that does not read gets it when it does."""
+        """After a group commit: one ACK, the newest. A peer that does not read gets it when it does.
+
+        The commit loop, which serves everybody, calls this: what goes wrong here is only this append's.
+        """
         appender = self._appender
         if not self._acknowledging or appender is None:
             return
-        self._ack_waits = self._outgoing.busy
-        if not self._ack_waits:
-            self._outgoing.offer(self._connection.acknowledge(appender.written, appender.synced))
+        try:
+            self._ack_waits = self._outgoing.busy
+            if not self._ack_waits:
+                self._outgoing.offer(self._connection.acknowledge(appender.written, appender.synced))
+        except Exception as error:
+            if concerns_all(error):
+                raise
+            self._fail(error)
 
     def _on_idle(self) -> None:
         if self._ack_waits:
             self._on_progress()
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: Exception) -> None:
+        """From here on nothing is acknowledged: the connection may be broken, or what was written taken back."""
         self._failure = self._failure or failure
+        self._acknowledging = False
         self._wake()
 
     def _wake(self) -> None:
@@ -237,3 +259,13 @@ class AppendMode:
             self._parked.set()
         if self._receive_scope is not None:
             self._receive_scope.cancel()
+
+
+def _put(append: Callable[..., None], *what: object) -> None:
+    """Put bytes into the batch that all share."""
+    try:
+        append(*what)
+    except RefusedError:
+        raise
+    except Exception as error:
+        raise in_doubt("bytes were put into a commit", error) from error

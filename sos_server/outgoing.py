@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from sos_client.serving.containment import concerns_all
 from sos_client.serving.plain_stream import PlainStream
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ class Outgoing:
     middle of a frame: ``clean`` is then False for good, and nothing more goes out.
     """
 
-    def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery) -> None:
+    def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, on_failure: Callable[[Exception], None]) -> None:
+        """``on_failure`` is told what nobody foresaw in the task that sends what ``offer`` could not."""
         self._stream = stream
+        self._on_failure = on_failure
         self._plain = stream if isinstance(stream, PlainStream) else None
         self._nursery = nursery
         self._waiting = bytearray()
@@ -110,6 +113,10 @@ class Outgoing:
             await self._send_waiting()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # the receiving side finds out
+        except Exception as error:
+            if concerns_all(error):
+                raise
+            self._on_failure(error)
         finally:
             self._free()
 

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from sos_client.serving.access import Right
+from sos_client.serving.containment import changing_shared, concerns_all
 from sos_client.wire import messages as m
-from sos_client.wire.errors import ErrorCode, ProtocolError, RefusedError
+from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.names import check_name
 from sos_server.appending import AppendMode
 from sos_server.contents import Claim
 from sos_server.reading import Reading
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from sos_server.namespace import Namespace
     from sos_server.session import Session
 
@@ -37,7 +40,8 @@ async def use(session: Session, request: m.Use) -> None:
         raise RefusedError(ErrorCode.DENIED, f"this token is not for namespace {name}", right="any", namespace=name)
     may_create = grant.allows(Right.APPEND, name)
     try:
-        namespace = await session.service.store.namespace(name, create=request.create and may_create)
+        with _changing("USE"):
+            namespace = await session.service.store.namespace(name, create=request.create and may_create)
     except RefusedError as refusal:
         if refusal.code is ErrorCode.NOT_FOUND and request.create and not may_create:
             raise RefusedError(ErrorCode.DENIED, right=str(Right.APPEND), namespace=name) from refusal
@@ -50,7 +54,8 @@ async def use(session: Session, request: m.Use) -> None:
 
 async def fence(session: Session, request: m.Fence) -> None:
     namespace = session.allowed(Right.FENCE)
-    await namespace.fence(Claim(epoch=request.epoch, holder=request.holder))
+    with _changing("FENCE"):
+        await namespace.fence(Claim(epoch=request.epoch, holder=request.holder))
     _audit(session, "FENCE", namespace, epoch=request.epoch, holder=request.holder)
     await session.send(m.Fenced(epoch=request.epoch))
 
@@ -70,7 +75,8 @@ async def append(session: Session, request: m.Append) -> None:
 
 async def seal(session: Session, request: m.Seal) -> None:
     namespace = session.allowed(Right.APPEND)
-    info = await namespace.seal(check_name(request.object), size=request.size, claim=_claim(request))
+    with _changing("SEAL"):
+        info = await namespace.seal(check_name(request.object), size=request.size, claim=_claim(request))
     _audit(session, "SEAL", namespace, object=request.object, size=info.size, epoch=request.epoch)
     await session.send(m.Sealed(size=info.size, crc=info.crc))
 
@@ -103,7 +109,9 @@ async def _follow(session: Session, reading: Reading) -> None:
             await _listen(session)
         except RefusedError as verdict:
             failure = verdict
-        except (PeerLeftError, ProtocolError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        except Exception as error:
+            if concerns_all(error):
+                raise
             failure = error
             nursery.cancel_scope.cancel()
         reading.stop()
@@ -112,19 +120,26 @@ async def _follow(session: Session, reading: Reading) -> None:
         nursery.start_soon(listen)
         try:
             await _read(session, reading)
-        except (RefusedError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            failure = failure or error
+        except Exception as error:
+            if concerns_all(error):
+                raise
+            failure = failure or error  # what the peer did goes before what could not be sent any more because of it
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
 
 
 async def _listen(session: Session) -> None:
-    """Answer PING until STOP, the only other message that the connection lets through."""
+    """Answer PING until STOP.
+
+    When the answer is over first, the connection discards STOP, and what comes then is a request for the session.
+    """
     while isinstance(message := await session.receive(), m.Ping):
         session.outgoing.offer(session.connection.send(m.Pong(n=message.n)))
         if session.outgoing.full:
             await session.outgoing.drained()
+    if not isinstance(message, m.Stop):
+        session.give_back(message)
 
 
 async def stat(session: Session, request: m.Stat) -> None:
@@ -140,7 +155,8 @@ async def list_objects(session: Session, request: m.List) -> None:
 
 async def delete(session: Session, request: m.Delete) -> None:
     namespace = session.allowed(Right.DELETE)
-    await namespace.delete(check_name(request.object), claim=_claim(request))
+    with _changing("DELETE"):
+        await namespace.delete(check_name(request.object), claim=_claim(request))
     _audit(session, "DELETE", namespace, object=request.object, epoch=request.epoch)
     await session.send(m.Deleted())
 
@@ -151,6 +167,10 @@ async def ping(session: Session, request: m.Ping) -> None:
 
 async def unknown(_: Session, request: m.Unknown) -> None:
     raise RefusedError(ErrorCode.UNSUPPORTED, type=request.type_code)
+
+
+def _changing(request: str) -> AbstractContextManager[None]:
+    return changing_shared(f"{request} was worked on", foreseen=(RefusedError,))
 
 
 def _claim(request: m.Append | m.Seal | m.Delete) -> Claim | None:

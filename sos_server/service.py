@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.serving.access import Access
+from sos_client.serving.containment import concerns_all
 from sos_client.serving.pace import PaceLimits
 from sos_client.serving.poller import Poller
 from sos_client.wire.errors import ErrorCode, RefusedError
@@ -64,10 +65,13 @@ class Service:
                 await trio.sleep(self.limits.pace_seconds / CHECKS_PER_WINDOW)
                 now = trio.current_time()
                 for session in list(self.sessions):
-                    session.check(now)
+                    self._check(session, now)
 
     async def converse(self, stream: trio.abc.Stream, *, peer: str, transport: PlainStream | None = None) -> None:
-        """Serve one connection to its end. The caller closes the stream."""
+        """Serve one connection to its end. The caller closes the stream.
+
+        Raises what nobody foresaw: that is the end of this connection and, unless it is a SharedStateError, of no other.
+        """
         session = Session(self, stream, peer=peer, transport=transport)
         self.sessions[session] = None
         self.traffic.sessions += 1
@@ -79,6 +83,15 @@ class Service:
             del self.sessions[session]
             if self._stopping and not self.sessions:
                 self._all_left.set()
+
+    @staticmethod
+    def _check(session: Session, now: float) -> None:
+        try:
+            session.check(now)
+        except Exception as error:
+            if concerns_all(error):
+                raise
+            session.fail(error)
 
     @property
     def pace_limits(self) -> PaceLimits:

@@ -46,7 +46,7 @@ class Session:
         self.stream = stream
         self.peer = peer
         self.connection = Connection(Role.SERVER, frame_bytes_max=service.limits.frame_bytes_max, admit=self._admit)
-        self.outgoing = Outgoing(stream, service.nursery)
+        self.outgoing = Outgoing(stream, service.nursery, self.fail)
         self.grant: Grant | None = None
         self.client = ""
         self.instance = b""
@@ -60,9 +60,14 @@ class Session:
         self._waiting_since = 0.0
         self._scope = trio.CancelScope()
         self._verdict: RefusedError | None = None
+        self._failure: Exception | None = None
+        self._next: m.Message | None = None
 
     async def run(self) -> None:
-        """Talk until it is over. Cancelled from outside: stops at once and tells the peer nothing."""
+        """Talk until it is over. Cancelled from outside: stops at once and tells the peer nothing.
+
+        Raises what nobody foresaw. That ends the connection: the peer is told nothing, its append is settled.
+        """
         reason: RefusedError | None = None
         try:
             with self._scope:
@@ -73,6 +78,8 @@ class Session:
             reason = RefusedError(ErrorCode.PROTOCOL, str(error))
         except RefusedError as error:
             reason = error
+        if self._failure is not None:
+            raise self._failure
         if self._scope.cancelled_caught:
             reason = self._verdict
         if reason is not None:
@@ -106,6 +113,11 @@ class Session:
         self._verdict = self._verdict or verdict
         self._scope.cancel()
 
+    def fail(self, failure: Exception) -> None:
+        """Something that nobody foresaw, outside of ``run``, which ends and raises it."""
+        self._failure = self._failure or failure
+        self._scope.cancel()
+
     def check(self, now: float) -> None:
         """Leave the peer when it is too slow, or has asked for nothing for too long. To be called every few seconds."""
         receiving = self.mode.receiving if isinstance(self.mode, AppendMode) else self._receiving is not None
@@ -123,6 +135,9 @@ class Session:
 
     async def receive(self) -> m.Message:
         """The peer's next message. PeerLeftError at the end of the stream, RefusedError when the session is ended."""
+        if (given_back := self._next) is not None:
+            self._next = None
+            return given_back
         while (message := self.connection.next_event()) is None:
             data = await self._receive_bytes()
             if not data:
@@ -132,6 +147,10 @@ class Session:
             self._bytes_received += len(data)
             self.connection.receive(data)
         return message
+
+    def give_back(self, message: m.Message) -> None:
+        """What `receive` gave was not for its caller: it is the next that `receive` gives."""
+        self._next = message
 
     def allowed(self, right: Right) -> Namespace:
         """The namespace in use, if the token has this right on it now; RefusedError if not."""

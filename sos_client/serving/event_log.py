@@ -10,6 +10,7 @@ import contextlib
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -19,6 +20,7 @@ Write = Callable[[str], object]
 
 WARNINGS_PER_SECOND_MAX: Final = 50
 """A flood of bad peers must not become a full disk: beyond this many warnings a second, they are only counted."""
+TRACE_LINES_MAX: Final = 40
 
 
 class Level(IntEnum):
@@ -70,6 +72,11 @@ class EventLog:
 
     def error(self, event: str, **fields: object) -> None:
         self._line(Level.ERROR, event, fields)
+
+    def mistake(self, event: str, error: Exception, **fields: object) -> None:
+        """What nobody foresaw: with the last lines of its traceback, for those who mend it."""
+        lines = "".join(traceback.format_exception(error)).splitlines()
+        self._line(Level.ERROR, event, {**fields, "trace": "\n".join(lines[-TRACE_LINES_MAX:])})
 
     def audit(self, event: str, **fields: object) -> None:
         """Who did something that others must be able to find out later."""

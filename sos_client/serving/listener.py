@@ -1,6 +1,7 @@
 """Accepting connections: TCP sockets, how many connections in all and per peer, and TLS before anything else is read.
 
-What is spoken on a connection is not known here: ``serve`` hands each accepted one to its ``converse``.
+What is spoken on a connection is not known here: ``serve`` hands each accepted one to its ``converse``, and keeps what
+goes wrong there from the other connections.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.serving.addresses import Address
+from sos_client.serving.containment import concerns_all
 from sos_client.serving.plain_stream import PlainStream
 from sos_client.serving.settings import SettingsError
 
@@ -125,6 +127,7 @@ class Listener:
         self.connections = 0
         self._leaving = 0
         self.refused_connections = 0
+        self.failed_connections = 0
 
     async def serve(self, converse: Converse) -> None:
         """Accept until ``stop`` or cancelled; returns when the last conversation has ended."""
@@ -188,11 +191,17 @@ class Listener:
             self._leaving -= 1
 
     async def _serve_one(self, transport: PlainStream, peer: str, host: str, converse: Converse) -> None:
+        """Whatever nobody foresaw ends this connection only, loudly; but not when what all share may be wrong."""
         try:
             stream = await self._secured(transport, peer)
             if stream is not None:
                 await converse(Accepted(stream=stream, transport=transport, peer=peer))
             await transport.finish()
+        except Exception as error:
+            if concerns_all(error):
+                raise
+            self.failed_connections += 1
+            self._log.mistake("connection failed", error, peer=peer)
         finally:
             transport.close()
             self.connections -= 1

@@ -48,7 +48,7 @@ class MemoryAppender:
 
     @property
     def has_room(self) -> bool:
-        return len(self.pending) < ROOM_BYTES
+        return len(self.pending) < self.stored.store.room_bytes
 
     def append_run(self, run: DataRun) -> None:
         offset = run.offset
@@ -230,12 +230,24 @@ class MemoryNamespace:
 
 
 class MemoryStore:
-    """``commit`` makes durable what has been appended; with ``commits_at_once`` every append does."""
+    """``commit`` makes durable what has been appended; with ``commits_at_once`` every append does.
 
-    def __init__(self, *, wall_clock: Callable[[], float], commits_at_once: bool = True) -> None:
+    With ``commits_each_round`` the end of a round of the poller does, as that of a store on a quick disk.
+    """
+
+    def __init__(
+        self,
+        *,
+        wall_clock: Callable[[], float],
+        commits_at_once: bool = True,
+        commits_each_round: bool = False,
+        room_bytes: int = ROOM_BYTES,
+    ) -> None:
         self.identity = b"memory store 16."
         self.wall_clock = wall_clock
         self.commits_at_once = commits_at_once
+        self.commits_each_round = commits_each_round
+        self.room_bytes = room_bytes
         self.namespaces: dict[str, MemoryNamespace] = {}
         self.dirty: dict[MemoryAppender, None] = {}
         self.numbers = itertools.count(1)
@@ -252,7 +264,8 @@ class MemoryStore:
         pass
 
     def end_round(self) -> None:
-        pass
+        if self.commits_each_round:
+            self.commit()
 
     def commit(self) -> None:
         dirty, self.dirty = self.dirty, {}

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from prometheus_client import CollectorRegistry, Counter
 
 from sos_client.serving.addresses import Address
+from sos_client.serving.containment import SharedStateError
 from sos_client.serving.event_log import WARNINGS_PER_SECOND_MAX, EventLog, Level
 from sos_client.serving.listener import Accepted, Converse, Listener, ListenerLimits
 from sos_client.serving.metrics_endpoint import serve_metrics
@@ -89,13 +90,17 @@ async def test_closing_wakes_the_receiver() -> None:
 
 @asynccontextmanager
 async def listening(
-    converse: Converse, *, tls: ServerTls | None = None, limits: ListenerLimits | None = None
+    converse: Converse,
+    *,
+    tls: ServerTls | None = None,
+    limits: ListenerLimits | None = None,
+    log: EventLog | None = None,
 ) -> AsyncIterator[Listener]:
     listener = Listener(
         HERE,
         limits=limits or ListenerLimits(connections_max=3, connections_per_peer_max=3, handshake_seconds=5),
         tls=tls,
-        log=silent_log(),
+        log=log or silent_log(),
         too_many=lambda what: f"too many {what}".encode(),
         not_tls=lambda reason: reason.encode(),
     )
@@ -137,6 +142,35 @@ async def test_connection_limits(in_all: int, per_peer: int, what: str) -> None:
         fourth = await connect(listener)
         await fourth.send_all(b"again")
         assert await fourth.receive_some() == b"again"
+
+
+async def test_an_unforeseen_mistake_ends_one_connection_loudly() -> None:
+    async def stumble(accepted: Accepted) -> None:
+        if await accepted.stream.receive_some() == b"stumble":
+            raise RuntimeError("a mistake of ours")
+        await accepted.stream.send_all(b"well")
+
+    lines: list[str] = []
+    async with listening(stumble, log=EventLog(write=lines.append)) as listener:
+        bystander, stream = await connect(listener), await connect(listener)
+        await stream.send_all(b"stumble")
+        assert await stream.receive_some() == b""
+        await bystander.send_all(b"walk")
+        assert await bystander.receive_some() == b"well"
+        assert listener.failed_connections == 1
+    (line,) = map(json.loads, lines)
+    assert (line["level"], line["event"]) == ("error", "connection failed")
+    assert "RuntimeError: a mistake of ours" in line["trace"]
+
+
+async def test_what_all_share_may_be_wrong_ends_all() -> None:
+    async def doubt(_: Accepted) -> None:
+        raise SharedStateError("nobody knows")
+
+    with pytest.RaisesGroup(pytest.RaisesExc(SharedStateError, match="nobody knows"), flatten_subgroups=True):
+        async with listening(doubt) as listener:
+            await connect(listener)
+            await trio.sleep(60)
 
 
 async def test_stop_lets_conversations_end() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import trio
 import trio.testing
 
+from sos_client.serving.containment import concerns_all
 from sos_client.serving.event_log import EventLog
 from sos_client.serving.plain_stream import PlainStream
 from sos_server.service import Service
@@ -35,6 +36,9 @@ class Scene:
     log_lines: list[str]
     nursery: trio.Nursery
     carrier: str
+    failures: list[Exception] = field(default_factory=list)
+    failures_expected: list[str] = field(default_factory=list)
+    """What ended single sessions although nobody foresaw it; a listener does the same with a log."""
 
     def stream(self) -> trio.abc.Stream:
         """The client's end of a new connection to the service."""
@@ -60,7 +64,12 @@ class Scene:
 
     async def _converse(self, stream: trio.abc.Stream) -> None:
         transport = stream if isinstance(stream, PlainStream) else None
-        await self.service.converse(stream, peer="tester", transport=transport)
+        try:
+            await self.service.converse(stream, peer="tester", transport=transport)
+        except Exception as error:
+            if concerns_all(error):
+                raise
+            self.failures.append(error)
         await stream.aclose()
 
 
@@ -71,9 +80,10 @@ async def scene(
     access: Access | None = None,
     limits: LimitsSection | None = None,
     commits_at_once: bool = True,
+    commits_each_round: bool = False,
 ) -> AsyncIterator[Scene]:
     lines: list[str] = []
-    store = MemoryStore(wall_clock=lambda: NOW, commits_at_once=commits_at_once)
+    store = MemoryStore(wall_clock=lambda: NOW, commits_at_once=commits_at_once, commits_each_round=commits_each_round)
     async with trio.open_nursery() as nursery:
         service = Service(
             cast("ObjectStore", store),
@@ -84,5 +94,7 @@ async def scene(
             limits=limits,
         )
         nursery.start_soon(service.run)
-        yield Scene(service=service, store=store, log_lines=lines, nursery=nursery, carrier=carrier)
+        here = Scene(service=service, store=store, log_lines=lines, nursery=nursery, carrier=carrier)
+        yield here
+        assert [str(failure) for failure in here.failures] == here.failures_expected
         nursery.cancel_scope.cancel()
