@@ -70,7 +70,7 @@ class Service:
     async def converse(self, stream: trio.abc.Stream, *, peer: str, transport: PlainStream | None = None) -> None:
         """Serve one connection to its end. The caller closes the stream.
 
-        Raises what nobody foresaw: that is the end of this connection and, unless it is a SharedStateError, of no other.
+        Raises what nobody foresaw: the end of this connection and, unless it is a SharedStateError, of no other.
         """
         session = Session(self, stream, peer=peer, transport=transport)
         self.sessions[session] = None
