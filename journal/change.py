@@ -158,6 +158,14 @@ class Pin:
     expires_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The claim on exactly `path` ends."""
+
+    kind: ClassVar[Kind] = Kind.RELEASE
+    path: str
+
+
 Change: TypeAlias = (
     Put
     | Chunk
@@ -173,6 +181,7 @@ Change: TypeAlias = (
     | Trim
     | Claim
     | Pin
+    | Release
 )
 
 
@@ -251,6 +260,7 @@ _CODECS: Final[dict[Kind, tuple[type, tuple[tuple[str, Callable[[object], object
         (("path", _path), ("application", _short(APPLICATION_BYTES_MAX)), ("start_time", _number)),
     ),
     Kind.PIN: (Pin, (("name", _short(PIN_NAME_BYTES_MAX)), ("lsn", _number), ("expires_ms", _number))),
+    Kind.RELEASE: (Release, (("path", _path),)),
 }
 assert set(_CODECS) == set(Kind) - {Kind.HEADER}
 _FIELDS_MAX: Final = max(len(fields) for _, fields in _CODECS.values())

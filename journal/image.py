@@ -27,6 +27,7 @@ from journal.change import (
     Mark,
     Pin,
     Put,
+    Release,
     Relocate,
     Rename,
     Trim,
@@ -144,9 +145,11 @@ class Image:
                 self._forget_upload(change.upload)
             case Delete():
                 self.tree.delete(change.path, time_ms=header.time_ms)
+                self.claims.end_within(change.path, time_ms=header.time_ms)
                 answer = True
             case Rename():
                 self.tree.rename(change.source, change.target, time_ms=header.time_ms)
+                self.claims.end_within(change.source, time_ms=header.time_ms)
             case MakeDirectory():
                 directory = self.tree.make_directories(change.path, time_ms=header.time_ms)
                 if change.modified_ms is not None:
@@ -160,6 +163,9 @@ class Image:
             case Claim():
                 claim = PathClaim(start_time=change.start_time, application=change.application)
                 self.claims.add(change.path, claim)
+            case Release():
+                self.claims.end(change.path, time_ms=header.time_ms)
+                answer = True
             case Pin():
                 self._pin(header, change)
             case Trim():

@@ -29,7 +29,7 @@ from journal.nodes import (
     objects_and_lengths,
 )
 from journal.operation_window import ANSWERS_MAX, CLIENTS_MAX
-from journal.path_claims import CLAIMS_MAX
+from journal.path_claims import CLAIMS_MAX, ENDED_MAX
 from journal.paths import name_of, parent_of
 from journal.record import CHAIN_BYTES, CLIENT_BYTES, META_BYTES_MAX, NUMBER_MAX, Chain, Epoch, Lsn
 from journal.segment import EPOCH_MAX, decode_segment_header, encode_segment_header, parse_segment_name
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 SNAPSHOT_MAGIC: Final = b"SOSi"
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 SNAPSHOT_BYTES_MAX: Final = 2**31  # some tens of millions of files; beyond it a volume should be split
+_ENDED_AT: Final = 10  # where claims that have ended lie in the body
 NAME_SEPARATOR: Final = "/"  # no name contains it
 
 _OPENING: Final = struct.Struct(">4sB3xQI")  # magic, version, bytes and CRC32C of what follows
@@ -104,13 +105,18 @@ def encode_snapshot(image: Image) -> bytes:
         list(_packed_directories(image.tree.root)),
         [[number, upload.size, upload.extents] for number, upload in image.uploads.items()],
         [[pin.name, pin.lsn, pin.expires_ms] for pin in image.pins.values()],
-        [[path, claim.start_time, claim.application] for path, claim in image.claims],
+        _packed_claims(image.claims),
+        _packed_claims(image.claims.ended),
         [[client, sequence] for client, sequence in image.operations.expired()],
     ]
     answers = image.operations.answers()
     parts = [array_header(len(items) + 1), *map(pack_large, items), array_header(len(answers)), *answers]
     body = b"".join(parts)
     return _OPENING.pack(SNAPSHOT_MAGIC, SNAPSHOT_VERSION, len(body), crc32c(body)) + body
+
+
+def _packed_claims(claims: Iterable[tuple[str, PathClaim]]) -> list[object]:
+    return [[path, claim.start_time, claim.application] for path, claim in claims]
 
 
 def _packed_directories(root: Directory) -> Iterator[list[object]]:
@@ -137,7 +143,7 @@ def decode_snapshot(data: bytes | memoryview) -> Image:
     magic, version, size, crc = _OPENING.unpack_from(data)
     if magic != SNAPSHOT_MAGIC:
         raise damaged("this is no index snapshot")
-    if version != SNAPSHOT_VERSION:
+    if not 1 <= version <= SNAPSHOT_VERSION:
         raise DamagedJournalError(
             JournalCode.TOO_NEW, f"the index snapshot has version {version}; use the version that wrote it"
         )
@@ -145,7 +151,7 @@ def decode_snapshot(data: bytes | memoryview) -> Image:
     if size != len(body) or crc32c(body) != crc:
         raise damaged("the index snapshot does not match its CRC")
     try:
-        return _image(_unpacked(body))
+        return _image(_unpacked(body), version)
     except (ValueError, TypeError, struct.error, ProtocolError, UnicodeError) as error:
         raise damaged(f"the index snapshot makes no sense: {error}") from error
 
@@ -160,8 +166,10 @@ def _unpacked(body: memoryview) -> list[object]:
     return values
 
 
-def _image(values: list[object]) -> Image:
-    lsn, chain, time_ms, segment, trim, objects, directories, uploads, pins, claims, expired, answers = values
+def _image(values: list[object], version: int) -> Image:
+    if version == 1:  # claims were never ended there
+        values.insert(_ENDED_AT, [])
+    lsn, chain, time_ms, segment, trim, objects, directories, uploads, pins, claims, ended, expired, answers = values
     image = Image()
     image.lsn, image.chain, image.time_ms = Lsn(_number(lsn)), Chain(_exactly(chain, CHAIN_BYTES)), _number(time_ms)
     image.segment = decode_segment_header(_bytes(segment, META_BYTES_MAX))
@@ -177,13 +185,20 @@ def _image(values: list[object]) -> Image:
     for name, at, expires_ms in (_list(item, 3) for item in _list(pins, most=PINS_MAX)):
         pin = Pin(name=_text(name, PIN_NAME_BYTES_MAX), lsn=Lsn(_number(at)), expires_ms=_number(expires_ms))
         image.pins[pin.name] = pin
-    for path, start_time, application in (_list(item, 3) for item in _list(claims, most=CLAIMS_MAX)):
-        claim = PathClaim(start_time=_number(start_time), application=_text(application, APPLICATION_BYTES_MAX))
-        image.claims.add(_text(path), claim)
+    for path, claim in _path_claims(claims, most=CLAIMS_MAX):
+        image.claims.add(path, claim)
+    for path, claim in _path_claims(ended, most=ENDED_MAX):
+        image.claims.add_ended(path, claim)
     for client, sequence in (_list(item, 2) for item in _list(expired, most=CLIENTS_MAX + ANSWERS_MAX)):
         image.operations.restore_expired(_exactly(client, CLIENT_BYTES), _number(sequence))
     image.operations.restore_answers(_answers(_list(answers, most=ANSWERS_MAX)))
     return image
+
+
+def _path_claims(value: object, *, most: int) -> Iterator[tuple[str, PathClaim]]:
+    for path, start_time, application in (_list(item, 3) for item in _list(value, most=most)):
+        text = _text(application, APPLICATION_BYTES_MAX)
+        yield _text(path), PathClaim(start_time=_number(start_time), application=text)
 
 
 def _add_directory(

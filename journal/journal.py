@@ -27,33 +27,33 @@ from journal.change import (
     Delete,
     MakeDirectory,
     Mark,
-    Pin,
     Put,
+    Release,
     Rename,
     encode_change,
 )
 from journal.content import Content
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, refused
 from journal.housekeeping import Housekeeping
-from journal.image import PINS_MAX
 from journal.local_log import open_local_log
 from journal.log import Log
 from journal.member_links import member_links
 from journal.opening import take_over
 from journal.operation_window import OperationWindow, used_already
 from journal.paths import check_path
-from journal.record import NO_CLIENT, Kind, Lsn
+from journal.record import NO_CLIENT, Kind
 from journal.replica_progress import ReplicaProgress, Standing
 from journal.replica_set import ReplicaSet
 from journal.settings import JournalSettings, Surroundings
 from journal.statistics import MemberStatistics, VolumeStatistics
 from journal.streamed_write import JournalWrite
-from journal.volume import PAGE_ENTRIES_MAX, PIN_SECONDS_MAX, PUT_BYTES_MAX, FileStatus, OperationId
+from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
+    from journal.change import Pin
     from journal.disk import Disk
     from journal.image import Image
     from journal.local_log import LocalLog
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from journal.operation_window import Answer
     from journal.record import RecordHeader
     from journal.segment import SegmentHeader
-    from journal.volume import Buffer, MarkValue, Page, PathClaim, VolumeDescription
+    from journal.volume import Buffer, ClaimPage, MarkValue, Page, PathClaim, VolumeDescription
 
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
@@ -247,10 +247,16 @@ class Journal:
 
     async def claim(self, path: str, claim: PathClaim, *, operation: OperationId | None = None) -> None:
         def check() -> Claim | None:
-            new = preconditions.check_claim(self.pending, path, claim)
+            new = preconditions.check_claim(self.pending, path, claim, now_ms=self.log.now_ms())
             return Claim(path=path, application=claim.application, start_time=claim.start_time) if new else None
 
         await self.change(check, operation)
+
+    async def release(self, path: str, claim: PathClaim, *, operation: OperationId | None = None) -> bool:
+        def check() -> Release | None:
+            return Release(path=path) if preconditions.check_release(self.pending, path, claim) else None
+
+        return bool(await self.change(check, operation, nothing=False, answers=bool))
 
     async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId | None = None) -> None:
         await self.change(lambda: Mark(values=dict(values)), operation)
@@ -259,19 +265,9 @@ class Journal:
         """Keep readable what the image at `lsn` refers to, for so long; 0: no longer. OUT_OF_RETENTION, BAD_REQUEST."""
 
         def check() -> Pin:
-            if not 0 <= seconds <= PIN_SECONDS_MAX:
-                raise refused(JournalCode.BAD_REQUEST, f"a pin holds for up to {PIN_SECONDS_MAX} seconds")
-            if not seconds:
-                return Pin(name=name, lsn=Lsn(lsn), expires_ms=0)
-            if lsn < max(self.pending.trim, self.housekeeping.oldest_lsn):
-                raise refused(JournalCode.OUT_OF_RETENTION, f"LSN {lsn} is older than what is kept")
-            if lsn > self.acknowledged_lsn:
-                raise refused(JournalCode.BAD_REQUEST, f"LSN {lsn} is not reached yet")
+            kept = range(max(self.pending.trim, self.housekeeping.oldest_lsn), self.acknowledged_lsn + 1)
             now_ms = max(self.log.now_ms(), self.log.lived_ms() + self.log.segment.paused_ms)
-            others = [pin for pin in self.pending.pins.values() if pin.name != name and pin.expires_ms > now_ms]
-            if len(others) >= PINS_MAX:
-                raise refused(JournalCode.BAD_REQUEST, f"there are {PINS_MAX} pins already; release some")
-            return Pin(name=name, lsn=Lsn(lsn), expires_ms=now_ms + int(seconds * 1000))
+            return preconditions.check_pin(self.pending, name, lsn, seconds, kept=kept, now_ms=now_ms)
 
         await self.change(check, operation)
 
@@ -287,6 +283,10 @@ class Journal:
     async def list(self, path: str, *, after: str = "", limit: int = PAGE_ENTRIES_MAX) -> Page:
         self.log.acknowledged.check()
         return self.acknowledged.tree.list_page(check_path(path), after=after, limit=limit)
+
+    async def claims(self, *, after: str | None = None, limit: int = PAGE_ENTRIES_MAX) -> ClaimPage:
+        self.log.acknowledged.check()
+        return self.acknowledged.claims.page(after=after, limit=limit)
 
     async def describe(self) -> VolumeDescription:
         return self.housekeeping.description()

@@ -15,7 +15,7 @@ from journal.acknowledgement import Acknowledgement
 from journal.log_tail import LogTail
 from journal.record import NO_CLIENT, Kind, Lsn, encode_record
 from journal.recovery import Base, Link
-from journal.segment import encode_segment_header
+from journal.segment import FORMAT_VERSION, encode_segment_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,6 +157,7 @@ class Log:
             trim=Lsn(trim),
             granted=frozenset(self.granted),
             accepted_loss="",
+            format_version=FORMAT_VERSION,
             paused_ms=self.now_ms() - self.lived_ms(),
         )
         self.links.append(Link(segment=str(self.segment.name), start=self.end, end=None))

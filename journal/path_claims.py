@@ -3,6 +3,10 @@
 A driver claims its checkpoint at query start with (start time, application). The later claim wins; from then on every
 change there must carry it or a later one. A driver that was thought dead, and its executors, carry an older one and
 are refused.
+
+A claim ends when its path is deleted or moved away, or when it is released. Then whoever has no claim may write there
+again, but a driver whose claim is older may not: it has lost the path long ago. That much is remembered of the last
+ENDED_MAX claims; unlike a claim in force, one that has ended protects nothing that is there.
 """
 
 from __future__ import annotations
@@ -12,47 +16,78 @@ from typing import TYPE_CHECKING, Final
 
 from journal.errors import JournalCode, SupersededError
 from journal.paths import is_within
+from journal.volume import PAGE_ENTRIES_MAX, ClaimedPath, ClaimPage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from journal.volume import PathClaim
 
-CLAIMS_MAX: Final = (
-    10_000  # one for each checkpoint that was ever started; beyond it the longest untouched is forgotten
-)
+CLAIMS_MAX: Final = 10_000  # one for each checkpoint that is in use; beyond it a new one is refused, none is forgotten
+ENDED_MAX: Final = 1_000  # a driver that was thought dead is found out within hours, not after so many deletions
+CLAIM_AHEAD_MS_MAX: Final = 10 * 60 * 1000
+"""How far a driver's clock may be ahead of the volume's: a claim locks all earlier ones out until that time comes."""
 
 
 @dataclass(slots=True)
 class PathClaims:
-    """The claims of an image. Claims outlive the path: deleting a checkpoint lets no old driver back in."""
+    """The claims of an image, in force and ended."""
 
     _claims: dict[str, PathClaim] = field(default_factory=dict)
+    _ended: dict[str, PathClaim] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[str, PathClaim]]:
-        """Path and claim, the one claimed longest ago first."""
+        """Path and claim of those in force, the one claimed longest ago first."""
         return iter(self._claims.items())
 
     def __len__(self) -> int:
         return len(self._claims)
 
+    @property
+    def ended(self) -> Iterator[tuple[str, PathClaim]]:
+        """Path and claim of those that ended last, the one that ended longest ago first."""
+        return iter(self._ended.items())
+
     def of(self, path: str) -> PathClaim | None:
-        """The claim on exactly this path."""
+        """The claim in force on exactly this path."""
         return self._claims.get(path)
+
+    def page(self, *, after: str | None, limit: int) -> ClaimPage:
+        """Claims in force whose paths follow `after`, in order."""
+        limit = max(1, min(limit, PAGE_ENTRIES_MAX))
+        paths = sorted(path for path in self._claims if after is None or path > after)
+        claims = tuple(ClaimedPath(path, self._claims[path]) for path in paths[:limit])
+        return ClaimPage(claims=claims, more=len(paths) > limit)
 
     def add(self, path: str, claim: PathClaim) -> None:
         """Apply a claim that was checked when it was written."""
         self._claims.pop(path, None)
+        self._ended.pop(path, None)
         self._claims[path] = claim
-        if len(self._claims) > CLAIMS_MAX:
-            del self._claims[next(iter(self._claims))]
+
+    def end(self, path: str, *, time_ms: int) -> None:
+        """Apply the release of the claim on exactly this path. One from the future would lock every driver out."""
+        claim = self._claims.pop(path, None)
+        if claim is not None and claim.start_time <= time_ms + CLAIM_AHEAD_MS_MAX:
+            self.add_ended(path, claim)
+
+    def end_within(self, path: str, *, time_ms: int) -> None:
+        """What lies at `path` and below is gone from there, and with it the claims."""
+        for claimed in [claimed for claimed in self._claims if is_within(claimed, path)]:
+            self.end(claimed, time_ms=time_ms)
+
+    def add_ended(self, path: str, claim: PathClaim) -> None:
+        """Remember a claim that has ended."""
+        self._ended[path] = claim
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
 
     def check(self, path: str, claim: PathClaim | None, *, subtree: bool = False) -> None:
         """FENCED if a change at `path` needs a later claim. `subtree`:
 
         the change moves or removes all below it, too.
         """
-        if not self._claims:
+        if not self._claims and not self._ended:
             return
         at = path
         while True:
@@ -66,20 +101,26 @@ class PathClaims:
                     self._check_one(claimed, path, claim)
 
     def _check_one(self, claimed: str, path: str, claim: PathClaim | None) -> None:
-        holder = self._claims.get(claimed)
+        holder = self._claims.get(claimed) or (None if claim is None else self._ended.get(claimed))
         if holder is None or (claim is not None and claim >= holder):
             return
         who = f"application {claim.application}" if claim else "a writer without a claim"
-        raise SupersededError(
-            JournalCode.FENCED,
-            f"{claimed or '/'} belongs to application {holder.application}, which claimed it at start time "
-            f"{holder.start_time}; {who} may not change {path or '/'} any more",
-            path=path,
-            claimed=claimed,
-            application=holder.application,
-            start_time=holder.start_time,
-        )
+        help_text = "" if claim else "; once its query is over, `sos-journal claims release` frees the path"
+        raise fenced_by(claimed, holder, f"{who} may not change {path or '/'} any more{help_text}", path=path)
 
     def copy(self) -> PathClaims:
         """An independent copy."""
-        return PathClaims(dict(self._claims))
+        return PathClaims(dict(self._claims), dict(self._ended))
+
+
+def fenced_by(claimed: str, holder: PathClaim, consequence: str, *, path: str | None = None) -> SupersededError:
+    """FENCED: who has claimed, and what follows from it for the change at `path` (None: at the claimed one)."""
+    return SupersededError(
+        JournalCode.FENCED,
+        f"{claimed or '/'} belongs to application {holder.application}, which claimed it at start time "
+        f"{holder.start_time}; {consequence}",
+        path=claimed if path is None else path,
+        claimed=claimed,
+        application=holder.application,
+        start_time=holder.start_time,
+    )

@@ -10,9 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from journal import nodes
+from journal.change import Pin
 from journal.errors import JournalCode, refused
+from journal.image import PINS_MAX
 from journal.nodes import Directory
+from journal.path_claims import CLAIM_AHEAD_MS_MAX, CLAIMS_MAX, fenced_by
 from journal.paths import ROOT, check_path, is_within, parent_of
+from journal.record import Lsn
+from journal.volume import PIN_SECONDS_MAX
 
 if TYPE_CHECKING:
     from journal.image import Image
@@ -110,11 +115,59 @@ def _reaches_further(target: str, source: str) -> bool:
     return len(target.encode()) > len(source.encode()) or target.count("/") > source.count("/")
 
 
-def check_claim(image: Image, path: str, claim: PathClaim) -> bool:
-    """Whether the claim is new. FENCED if a later one is known, here or above."""
+def check_claim(image: Image, path: str, claim: PathClaim, *, now_ms: int) -> bool:
+    """Whether the claim is new. FENCED if a later one is known, here or above; BAD_REQUEST, TOO_LARGE.
+
+    A claim from the future would lock every driver out until then. One on the root takes the whole volume, imports and
+    forks included; whoever has it from before keeps it.
+    """
     check_path(path)
     image.claims.check(path, claim)
-    return image.claims.of(path) != claim
+    present = image.claims.of(path)
+    if path == ROOT and present is None:
+        raise refused(
+            JournalCode.BAD_REQUEST,
+            "a checkpoint at the root would take the whole volume: put it on a path below, as in sos://VOLUME/query",
+        )
+    if claim.start_time > now_ms + CLAIM_AHEAD_MS_MAX:
+        ahead_seconds = (claim.start_time - now_ms) // 1000
+        raise refused(
+            JournalCode.BAD_REQUEST,
+            f"the claim's start time is {ahead_seconds} s ahead of the service's clock: set the driver's clock, or the "
+            "service's",
+        )
+    if present is None and len(image.claims) >= CLAIMS_MAX:
+        raise refused(
+            JournalCode.TOO_LARGE,
+            f"there are {CLAIMS_MAX} claims already: end those of queries that are over with "
+            "`sos-journal claims release`, or delete their checkpoints",
+        )
+    return present != claim
+
+
+def check_release(image: Image, path: str, claim: PathClaim) -> bool:
+    """Whether there is this claim to end. FENCED if somebody else has claimed the path, however long ago."""
+    check_path(path)
+    present = image.claims.of(path)
+    if present is not None and present != claim:
+        raise fenced_by(path, present, f"its claim is not the one of application {claim.application}")
+    return present is not None
+
+
+def check_pin(image: Image, name: str, lsn: int, seconds: float, *, kept: range, now_ms: int) -> Pin:
+    """The pin to write; `kept`: the LSNs that can be read now. BAD_REQUEST, OUT_OF_RETENTION."""
+    if not 0 <= seconds <= PIN_SECONDS_MAX:
+        raise refused(JournalCode.BAD_REQUEST, f"a pin holds for up to {PIN_SECONDS_MAX} seconds")
+    if not seconds:
+        return Pin(name=name, lsn=Lsn(lsn), expires_ms=0)
+    if lsn < kept.start:
+        raise refused(JournalCode.OUT_OF_RETENTION, f"LSN {lsn} is older than what is kept")
+    if lsn >= kept.stop:
+        raise refused(JournalCode.BAD_REQUEST, f"LSN {lsn} is not reached yet")
+    others = [pin for pin in image.pins.values() if pin.name != name and pin.expires_ms > now_ms]
+    if len(others) >= PINS_MAX:
+        raise refused(JournalCode.BAD_REQUEST, f"there are {PINS_MAX} pins already; release some")
+    return Pin(name=name, lsn=Lsn(lsn), expires_ms=now_ms + int(seconds * 1000))
 
 
 def _check_parents(image: Image, path: str) -> None:

@@ -62,6 +62,7 @@ class Kind(IntEnum):
     TRIM = 13
     CLAIM = 14
     PIN = 15
+    RELEASE = 16
 
 
 _KINDS: Final = {int(kind): kind for kind in Kind}

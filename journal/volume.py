@@ -68,6 +68,21 @@ class VolumeDescription:
     retention_bytes: int
 
 
+class ClaimedPath(NamedTuple):
+    """A path and who has claimed it."""
+
+    path: str
+    claim: PathClaim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPage:
+    """Some of the claims in force, in order of paths; `more` says whether to ask again with `after` = the last path."""
+
+    claims: tuple[ClaimedPath, ...]
+    more: bool
+
+
 class StreamedWrite(Protocol):
     """A large file on its way. Nothing of it is visible before commit; without commit it never existed."""
 
@@ -147,7 +162,20 @@ class Volume(Protocol):
         """Move a file or a tree, making the target's parents; `overwrite` may replace a file, never a directory."""
 
     async def claim(self, path: str, claim: PathClaim, *, operation: OperationId) -> None:
-        """From now on changes at or below `path` need this claim or a later one. FENCED if a later one is known."""
+        """From now on changes at or below `path` need this claim or a later one. FENCED if a later one is known.
+
+        BAD_REQUEST for the root, and for a start time too far in the future; TOO_LARGE (too many claims). It ends when
+        the path is deleted or moved away, or is released.
+        """
+
+    async def claims(self, *, after: str | None = None, limit: int = PAGE_ENTRIES_MAX) -> ClaimPage:
+        """The claims in force whose paths follow `after` (None: from the start)."""
+
+    async def release(self, path: str, claim: PathClaim, *, operation: OperationId) -> bool:
+        """End exactly this claim on exactly this path, for the application that is over; False if there is none.
+
+        FENCED if the path has another claim. A writer with an older claim than the one that ended stays fenced.
+        """
 
     async def pin(self, name: str, *, lsn: int, seconds: int, operation: OperationId) -> None:
         """Keep what the moment `lsn` needs from being cleaned for so long (≤ PIN_SECONDS_MAX); 0 seconds release it.

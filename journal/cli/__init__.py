@@ -33,6 +33,8 @@ VERBS: Final = {
     "backup": ("backup", "backup"),
     "fork": ("fork", "fork"),
     "repair": ("repair", "repair"),
+    "claims": ("claims", "claims"),
+    "rm": ("rm", "rm"),
 }
 
 

@@ -23,6 +23,7 @@ from journal.change import (
     Mark,
     Pin,
     Put,
+    Release,
     Relocate,
     Rename,
     Trim,
@@ -163,15 +164,17 @@ def _paths(record: Record) -> tuple[str, ...]:
     match _decoded(record):
         case Rename(source=source, target=target):
             return (source, target)
-        case Put() | Commit() | Append() | Truncate() | Delete() | MakeDirectory() | Relocate() | Claim() as change:
+        case Put() | Commit() | Append() | Truncate() | Delete() | MakeDirectory() | Relocate() as change:
             return (change.path,)
+        case Claim(path=path) | Release(path=path):
+            return (path,)
     return ()
 
 
 def _described(record: Record) -> dict[str, object]:
     """What a record says, in the order in which a person wants to read it."""
     match _decoded(record):
-        case Put(path=path) | Delete(path=path) | MakeDirectory(path=path) | Append(path=path):
+        case Put(path=path) | Delete(path=path) | MakeDirectory(path=path) | Append(path=path) | Release(path=path):
             return {"path": path}
         case Commit(path=path, size=size):
             return {"path": path, "size": size}

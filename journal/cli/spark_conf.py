@@ -77,7 +77,10 @@ def spark_conf(
         click.echo(as_arguments(settings) if form == "submit" else as_properties(settings), nl=False)
     if jar is None:
         note("no --jar: put the shim's jar on Spark's class path yourself")
-    note(f"then use checkpointLocation = {location}")
+    if location.path:
+        note(f"then use checkpointLocation = {location}")
+    else:
+        note(f"then use checkpointLocation = {location}NAME-OF-THE-QUERY: each query needs a path of its own")
 
 
 def _installed() -> str:

@@ -20,7 +20,7 @@ from journal.gateway.persistence import Persistence
 from journal.gateway.remote_write import RemoteWrite
 from journal.gateway.service_link import expected
 from journal.gateway.service_pool import Addresses, ServicePool, hello
-from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId, Page, PathClaim
+from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, ClaimPage, FileStatus, OperationId, Page, PathClaim
 from sos_client.retry import RetryPolicy
 from sos_client.stream import Dial, tcp_dial
 from sos_client.wire.errors import ConnectionLostError, MisuseError, SosError
@@ -192,6 +192,14 @@ class RemoteVolume:
             return m.Pin(name=name, lsn=lsn, seconds=seconds, stamp=self._stamp(operation, None))
 
         await self._change(request, m.Done)
+
+    async def claims(self, *, after: str | None = None, limit: int = PAGE_ENTRIES_MAX) -> ClaimPage:
+        answer = await self._ask(lambda: m.Claims(after=after, limit=limit, epoch_seen=self.epoch), m.ClaimPageAnswer)
+        return ClaimPage(claims=answer.claims, more=answer.more)
+
+    async def release(self, path: str, claim: PathClaim, *, operation: OperationId) -> bool:
+        done = await self._change(lambda: m.Release(path=path, stamp=self._stamp(operation, claim)), m.Done)
+        return done.applied
 
     async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId) -> None:
         pairs = tuple(values.items())

@@ -123,7 +123,7 @@ class Conversation:
         run = requests.RUN.get(type(request))
         if run is not None:
             answer = await run(self._permitted(request), request)
-            if type(request) is m.Claim:
+            if isinstance(request, m.Claim | m.Release):
                 self._audit_claim(request)
             await self._send(encode(answer))
             return True
@@ -219,10 +219,10 @@ class Conversation:
             {"volume": shown, "right": right},
         )
 
-    def _audit_claim(self, request: m.Claim) -> None:
+    def _audit_claim(self, request: m.Claim | m.Release) -> None:
         claim = request.stamp.claim
         self._with.log.audit(
-            "claim",
+            type(request).__name__.lower(),
             peer=self._peer,
             token=self._grant.name,
             volume=self._volume,

@@ -13,7 +13,7 @@ from journal.gateway import limits
 from journal.gateway import messages as m
 from journal.gateway.encoding import DATA_HEAD, HELLO_HEAD, META_BYTES
 from journal.gateway.messages import MessageType
-from journal.volume import VolumeDescription
+from journal.volume import ClaimedPath, VolumeDescription
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ProtocolError
 
@@ -187,6 +187,18 @@ def _decode_describe(body: memoryview) -> m.Describe:
     return m.Describe(epoch_seen=e.number(e.array(body, 1)[0]))
 
 
+def _decode_claims(body: memoryview) -> m.Claims:
+    after, limit, epoch_seen = e.array(body, 3)
+    return m.Claims(
+        after=None if after is None else e.text(after), limit=e.limit(limit), epoch_seen=e.number(epoch_seen)
+    )
+
+
+def _decode_release(body: memoryview) -> m.Release:
+    path, stamp = e.array(body, 2)
+    return m.Release(path=e.text(path), stamp=e.claiming_stamp(stamp))
+
+
 def _decode_ping(body: memoryview) -> m.Ping:
     return m.Ping(number=e.number(e.array(body, 1)[0]))
 
@@ -235,6 +247,14 @@ def _decode_description(body: memoryview) -> m.DescriptionAnswer:
         servers=e.texts(servers), retention_seconds=e.number(seconds), retention_bytes=e.number(size)
     )
     return m.DescriptionAnswer(epoch=e.number(epoch), description=description)
+
+
+def _decode_claim_page(body: memoryview) -> m.ClaimPageAnswer:
+    epoch, claims, more = e.array(body, 3)
+    if type(claims) is not list:
+        raise ProtocolError("a CLAIM_PAGE without its claims")
+    claimed = tuple(ClaimedPath(e.text(path), e.claim(claim)) for path, claim in (e.items(c, 2) for c in claims))
+    return m.ClaimPageAnswer(epoch=e.number(epoch), claims=claimed, more=e.flag(more))
 
 
 def _decode_read_end(body: memoryview) -> m.ReadEnd:
@@ -287,6 +307,8 @@ _REQUESTS: Final[dict[int, Callable[[memoryview], m.Request]]] = {
     MessageType.QUIT: _decode_quit,
     MessageType.PIN: _decode_pin,
     MessageType.DESCRIBE: _decode_describe,
+    MessageType.CLAIMS: _decode_claims,
+    MessageType.RELEASE: _decode_release,
 }
 _ANSWERS: Final[dict[int, Callable[[memoryview], m.Answer]]] = {
     MessageType.WELCOME: _decode_welcome,
@@ -296,6 +318,7 @@ _ANSWERS: Final[dict[int, Callable[[memoryview], m.Answer]]] = {
     MessageType.DONE: _decode_done,
     MessageType.PAGE: _decode_page,
     MessageType.DESCRIPTION: _decode_description,
+    MessageType.CLAIM_PAGE: _decode_claim_page,
     MessageType.READ_END: _decode_read_end,
     MessageType.WAITING: _decode_waiting,
     MessageType.PONG: _decode_pong,

@@ -90,7 +90,7 @@ def claim(value: object) -> PathClaim:
 def claiming_stamp(value: object) -> m.Stamp:
     claiming = stamp(value)
     if claiming.claim is None:
-        raise ProtocolError("a CLAIM without the claim")
+        raise ProtocolError("a CLAIM or RELEASE without the claim")
     return claiming
 
 

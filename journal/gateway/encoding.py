@@ -16,7 +16,7 @@ from sos_client.wire.msgpack_edge import pack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from journal.volume import FileStatus, VolumeDescription
+    from journal.volume import FileStatus, PathClaim, VolumeDescription
 
 HELLO_HEAD: Final = Struct(f">HB{limits.TOKEN_BYTES}s")
 META_BYTES: Final = Struct(">I")
@@ -72,9 +72,12 @@ def _framed(type_code: int, body: bytes) -> bytes:
 
 
 def _stamp_values(stamp: m.Stamp) -> list[object]:
-    claim = stamp.claim
-    pair = None if claim is None else (claim.application, claim.start_time)
+    pair = None if stamp.claim is None else _claim_values(stamp.claim)
     return [stamp.operation.client, stamp.operation.sequence, pair, stamp.epoch_seen]
+
+
+def _claim_values(claim: PathClaim) -> tuple[str, int]:
+    return claim.application, claim.start_time
 
 
 def _status_values(status: FileStatus) -> tuple[object, ...]:
@@ -100,6 +103,8 @@ _ARRAYS: Final[dict[type, tuple[MessageType, Callable[[Any], list[object]]]]] = 
     m.Mark: (MessageType.MARK, lambda o: [o.values, _stamp_values(o.stamp)]),
     m.Pin: (MessageType.PIN, lambda o: [o.name, o.lsn, o.seconds, _stamp_values(o.stamp)]),
     m.Describe: (MessageType.DESCRIBE, lambda o: [o.epoch_seen]),
+    m.Claims: (MessageType.CLAIMS, lambda o: [o.after, o.limit, o.epoch_seen]),
+    m.Release: (MessageType.RELEASE, lambda o: [o.path, _stamp_values(o.stamp)]),
     m.Ping: (MessageType.PING, lambda o: [o.number]),
     m.Quit: (MessageType.QUIT, lambda _: []),
     m.Welcome: (
@@ -110,6 +115,10 @@ _ARRAYS: Final[dict[type, tuple[MessageType, Callable[[Any], list[object]]]]] = 
     m.Done: (MessageType.DONE, lambda o: [o.epoch, o.applied]),
     m.PageAnswer: (MessageType.PAGE, lambda o: [o.epoch, [_status_values(entry) for entry in o.entries], o.more]),
     m.DescriptionAnswer: (MessageType.DESCRIPTION, lambda o: [o.epoch, *_description_values(o.description)]),
+    m.ClaimPageAnswer: (
+        MessageType.CLAIM_PAGE,
+        lambda o: [o.epoch, [[path, _claim_values(claim)] for path, claim in o.claims], o.more],
+    ),
     m.ReadEnd: (MessageType.READ_END, lambda o: [o.epoch, o.next_offset]),
     m.Waiting: (MessageType.WAITING, lambda o: [o.epoch, o.waited_ms]),
     m.Pong: (MessageType.PONG, lambda o: [o.epoch, o.number, o.time_ms]),

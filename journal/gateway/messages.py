@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from journal.errors import FieldValue
-    from journal.volume import Buffer, FileStatus, MarkValue, OperationId, PathClaim, VolumeDescription
+    from journal.volume import Buffer, ClaimedPath, FileStatus, MarkValue, OperationId, PathClaim, VolumeDescription
 
 
 class MessageType(IntEnum):
@@ -36,6 +36,8 @@ class MessageType(IntEnum):
     QUIT = 0x31
     PIN = 0x32
     DESCRIBE = 0x33
+    CLAIMS = 0x34
+    RELEASE = 0x35
 
     WELCOME = 0xA1
     OPENED = 0xA2
@@ -48,6 +50,7 @@ class MessageType(IntEnum):
     BYE = 0xA9
     ERROR = 0xAA
     DESCRIPTION = 0xAB
+    CLAIM_PAGE = 0xAC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +189,23 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """`after` None: from the start."""
+
+    after: str | None
+    limit: int
+    epoch_seen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Ends the claim on `path`, which must be the stamp's."""
+
+    path: str
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     number: int
 
@@ -220,7 +240,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """Answers the other changes; `applied` is False only when DELETE found nothing."""
+    """Answers the other changes; `applied` is False only when DELETE or RELEASE found nothing."""
 
     epoch: int
     applied: bool
@@ -237,6 +257,13 @@ class PageAnswer:
 class DescriptionAnswer:
     epoch: int
     description: VolumeDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPageAnswer:
+    epoch: int
+    claims: tuple[ClaimedPath, ...]
+    more: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,10 +320,24 @@ Request = (
     | Mark
     | Pin
     | Describe
+    | Claims
+    | Release
     | Ping
     | Quit
 )
 Answer = (
-    Welcome | Opened | Status | Data | Done | PageAnswer | DescriptionAnswer | ReadEnd | Waiting | Pong | Bye | Refusal
+    Welcome
+    | Opened
+    | Status
+    | Data
+    | Done
+    | PageAnswer
+    | DescriptionAnswer
+    | ClaimPageAnswer
+    | ReadEnd
+    | Waiting
+    | Pong
+    | Bye
+    | Refusal
 )
 Message = Request | Answer

@@ -6,8 +6,9 @@ outgoing_file.py and incoming_file.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from journal.change import APPLICATION_BYTES_MAX
 from journal.errors import JournalCode, refused
 from journal.gateway import messages as m
 from journal.gateway.limits import PAGE_BYTES_MAX
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 
     Run = Callable[[Volume, Any], Awaitable[m.Answer]]
 
+EntryT = TypeVar("EntryT")
+
 # What a status costs in a PAGE beside its path: array, flag and two numbers at their longest.
 _STATUS_OVERHEAD_BYTES: Final = 32
+# What a claim costs beside its path: the application at its longest, the start time.
+_CLAIM_OVERHEAD_BYTES: Final = APPLICATION_BYTES_MAX + 32
 
 
 async def put(volume: Volume, request: m.Put) -> m.Status:
@@ -50,9 +55,13 @@ async def list_page(volume: Volume, request: m.List) -> m.PageAnswer:
 
 def fitting(entries: tuple[FileStatus, ...]) -> tuple[FileStatus, ...]:
     """As many of the first entries as one PAGE may carry, and at least one."""
+    return _fitting(entries, lambda entry: len(entry.path.encode()) + _STATUS_OVERHEAD_BYTES)
+
+
+def _fitting(entries: tuple[EntryT, ...], size: Callable[[EntryT], int]) -> tuple[EntryT, ...]:
     total = 0
     for count, entry in enumerate(entries):
-        total += len(entry.path.encode()) + _STATUS_OVERHEAD_BYTES
+        total += size(entry)
         if total > PAGE_BYTES_MAX and count:
             return entries[:count]
     return entries
@@ -107,6 +116,18 @@ async def describe(volume: Volume, request: m.Describe) -> m.DescriptionAnswer:
     return m.DescriptionAnswer(epoch=volume.epoch, description=await volume.describe())
 
 
+async def claims(volume: Volume, request: m.Claims) -> m.ClaimPageAnswer:
+    page = await volume.claims(after=request.after, limit=request.limit)
+    fit = _fitting(page.claims, lambda one: len(one.path.encode()) + _CLAIM_OVERHEAD_BYTES)
+    return m.ClaimPageAnswer(epoch=volume.epoch, claims=fit, more=page.more or len(fit) < len(page.claims))
+
+
+async def release(volume: Volume, request: m.Release) -> m.Done:
+    assert request.stamp.claim is not None, "decoding has seen to it"
+    applied = await volume.release(request.path, request.stamp.claim, operation=request.stamp.operation)
+    return m.Done(epoch=volume.epoch, applied=applied)
+
+
 RUN: Final[dict[type, Run]] = {
     m.Put: put,
     m.Stat: stat,
@@ -118,6 +139,8 @@ RUN: Final[dict[type, Run]] = {
     m.Mark: mark,
     m.Pin: pin,
     m.Describe: describe,
+    m.Claims: claims,
+    m.Release: release,
 }
 RIGHTS: Final[dict[type, tuple[Right, ...]]] = {
     m.Put: (Right.APPEND,),
@@ -132,6 +155,8 @@ RIGHTS: Final[dict[type, tuple[Right, ...]]] = {
     m.Mark: (Right.APPEND,),
     m.Pin: (Right.APPEND,),
     m.Describe: (Right.READ,),
+    m.Claims: (Right.READ,),
+    m.Release: (Right.FENCE,),
 }
 
 

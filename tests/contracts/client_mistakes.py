@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal.errors import JournalCode, JournalError
+from journal.errors import JournalCode
 from tests.contracts.volume_histories import content, operation
+from tests.contracts.volume_requests import code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from journal.volume import Volume
-
-
-async def code_of(asking: Awaitable[object]) -> JournalCode:
-    with pytest.raises(JournalError) as caught:
-        await asking
-    return caught.value.code
 
 
 class MistakesContract:

@@ -13,43 +13,16 @@ import pytest
 import trio
 
 from journal.errors import JournalCode, JournalError
-from journal.volume import PUT_BYTES_MAX, FileStatus, Page, PathClaim, Volume
+from journal.volume import PUT_BYTES_MAX, Page, Volume
+from tests.contracts.claim_contract import ClaimContract
 from tests.contracts.client_mistakes import MistakesContract
-from tests.contracts.volume_histories import NEW, OLD, ModelContract, content, operation
+from tests.contracts.volume_histories import NEW, ModelContract, content, operation
+from tests.contracts.volume_requests import code_of, exists, put, stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 BAD_PATHS = ["/a", "a/", "a//b", ".", "..", "a/../b", "./a", "nul\0", "x" * 256, "a/" * 200 + "a", "ab/" * 2000 + "a"]
-
-
-async def put(volume: Volume, path: str, content: bytes = b"x", *, overwrite: bool = False) -> FileStatus:
-    return await volume.put(path, content, overwrite=overwrite, operation=operation())
-
-
-async def code_of(asking: Awaitable[object]) -> JournalCode:
-    with pytest.raises(JournalError) as caught:
-        await asking
-    return caught.value.code
-
-
-async def exists(volume: Volume, path: str) -> bool:
-    try:
-        await volume.stat(path)
-    except JournalError as error:
-        if error.code is not JournalCode.NOT_FOUND:
-            raise
-        return False
-    return True
-
-
-async def stream(
-    volume: Volume, path: str, data: bytes, *, piece: int, overwrite: bool = False, claim: PathClaim | None = None
-) -> FileStatus:
-    write = await volume.open_write(path, overwrite=overwrite, operation=operation(), claim=claim)
-    for start in range(0, len(data), piece):
-        await write.write(data[start : start + piece])
-    return await write.commit()
 
 
 class FileContract:
@@ -390,56 +363,6 @@ class OperationContract:
 
     async def test_marks_are_taken(self, volume: Volume) -> None:
         await volume.mark({"query": "q1", "batch": 7}, operation=operation())
-
-
-class ClaimContract:
-    async def test_a_later_claim_fences_the_earlier_one(self, volume: Volume) -> None:
-        await volume.claim("q", OLD, operation=operation())
-        await volume.put("q/1", b"old", overwrite=True, operation=operation(), claim=OLD)
-        await volume.claim("q", NEW, operation=operation())
-        zombie: list[Callable[[PathClaim | None], Awaitable[object]]] = [
-            lambda c: volume.put("q/1", b"zombie", overwrite=True, operation=operation(), claim=c),
-            lambda c: volume.put("q/new", b"zombie", overwrite=False, operation=operation(), claim=c),
-            lambda c: stream(volume, "q/2", b"zombie", piece=3, claim=c),
-            lambda c: volume.delete("q/1", recursive=False, operation=operation(), claim=c),
-            lambda c: volume.delete("q", recursive=True, operation=operation(), claim=c),
-            lambda c: volume.delete("", recursive=True, operation=operation(), claim=c),
-            lambda c: volume.mkdirs("q/d", operation=operation(), claim=c),
-            lambda c: volume.rename("q/1", "elsewhere", overwrite=True, operation=operation(), claim=c),
-            lambda c: volume.rename("q", "elsewhere", overwrite=True, operation=operation(), claim=c),
-            lambda c: volume.claim("q", c or OLD, operation=operation()),
-        ]
-        for change in zombie:
-            for claim in (OLD, None):
-                assert await code_of(change(claim)) is JournalCode.FENCED
-        await volume.put("q/1", b"new", overwrite=True, operation=operation(), claim=NEW)
-        assert await content(volume, "q/1") == b"new"
-        assert [entry.path for entry in (await volume.list("")).entries] == ["q"]
-
-    async def test_a_claim_is_decided_at_commit(self, volume: Volume) -> None:
-        await volume.claim("q", OLD, operation=operation())
-        write = await volume.open_write("q/state", overwrite=True, operation=operation(), claim=OLD)
-        await write.write(b"of the old driver")
-        await volume.claim("q", NEW, operation=operation())
-        assert await code_of(write.commit()) is JournalCode.FENCED
-        assert not await exists(volume, "q/state")
-
-    async def test_other_trees_need_no_claim(self, volume: Volume) -> None:
-        await volume.claim("q", NEW, operation=operation())
-        await put(volume, "q2/f")
-        await put(volume, "qq")
-        await volume.put("r/f", b"", overwrite=False, operation=operation(), claim=OLD)
-
-    async def test_the_same_claim_again_is_fine(self, volume: Volume) -> None:
-        for _ in range(3):
-            await volume.claim("q", NEW, operation=operation())
-
-    async def test_a_claim_survives_the_tree(self, volume: Volume) -> None:
-        await volume.claim("q", NEW, operation=operation())
-        await volume.put("q/f", b"", overwrite=False, operation=operation(), claim=NEW)
-        await volume.delete("q", recursive=True, operation=operation(), claim=NEW)
-        asking = volume.put("q/f", b"", overwrite=False, operation=operation(), claim=OLD)
-        assert await code_of(asking) is JournalCode.FENCED
 
 
 class FileProtocolContract(

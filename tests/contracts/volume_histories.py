@@ -53,7 +53,7 @@ def _random_change(chance: random.Random) -> Change:
     path, other = chance.choice(_PATHS), chance.choice(_PATHS)
     claim = chance.choice(_CLAIMS)
     if kind == "claim" and chance.random() < 0.7:
-        kind = "put"
+        kind = chance.choice(["put", "put", "put", "release"])
     return kind, (path, other, chance.random() < 0.5, claim, chance.randbytes(chance.randrange(30)), operation())
 
 
@@ -87,6 +87,8 @@ async def _run(change: Change, volume: Volume) -> object:
             await volume.mkdirs(path, operation=op, claim=claim)
         case "claim":
             await volume.claim("b", claim or OLD, operation=op)
+        case "release":
+            return await volume.release("b", claim or OLD, operation=op)
         case "stat":
             status = await volume.stat(path)
             return status.is_directory, status.size

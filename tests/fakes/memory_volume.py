@@ -19,6 +19,7 @@ from journal.volume import (
     PAGE_ENTRIES_MAX,
     PUT_BYTES_MAX,
     READ_PIECE_BYTES_MAX,
+    ClaimPage,
     FileStatus,
     MarkValue,
     OperationId,
@@ -26,6 +27,7 @@ from journal.volume import (
     PathClaim,
     VolumeDescription,
 )
+from tests.fakes.memory_claims import MemoryClaims
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -72,7 +74,7 @@ class MemoryVolume:
     before_answer: Callable[[], Awaitable[None]] | None = None
     held: list[Callable[[], None]] | None = None  # with a list, answers of `put_soon` wait in it until they are called
     tree: dict[str, Entry] = field(default_factory=lambda: {"": Entry(content=None, modified_ms=0)})
-    claims: dict[str, PathClaim] = field(default_factory=dict)
+    claimed: MemoryClaims = field(default_factory=MemoryClaims)
     outcomes: dict[OperationId, Outcome] = field(default_factory=dict)
     marks: list[dict[str, MarkValue]] = field(default_factory=list)
     pins: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -175,7 +177,7 @@ class MemoryVolume:
         _check_path(path)
 
         def run() -> None:
-            self._check_claim(path, claim)
+            self.claimed.check(path, claim)
             self._make_directories([*_ancestors(path), path], self._next_ms())
 
         await self._once(operation, run)
@@ -186,7 +188,7 @@ class MemoryVolume:
         _check_path(path)
 
         def run() -> bool:
-            self._check_claim(path, claim, subtree=True)
+            self.claimed.check(path, claim, subtree=True)
             below = self._below(path)
             if path not in self.tree or (not path and not below):
                 return False
@@ -194,6 +196,7 @@ class MemoryVolume:
                 raise _no(JournalCode.NOT_EMPTY, f"{path} is not empty", path=path)
             for gone in [*below, path]:
                 del self.tree[gone]
+            self.claimed.end_within(path)
             if not path:
                 self.tree[""] = Entry(content=None, modified_ms=self._next_ms())
             else:
@@ -209,8 +212,8 @@ class MemoryVolume:
         _check_path(target)
 
         def run() -> None:
-            self._check_claim(source, claim, subtree=True)
-            self._check_claim(target, claim, subtree=True)
+            self.claimed.check(source, claim, subtree=True)
+            self.claimed.check(target, claim, subtree=True)
             if source == target and source in self.tree:
                 return
             self._check_rename(source, target, overwrite=overwrite)
@@ -219,6 +222,7 @@ class MemoryVolume:
             self._make_directories(_ancestors(target), now)
             for moved in [source, *self._below(source)]:
                 self.tree[target + moved[len(source) :]] = self.tree.pop(moved)
+            self.claimed.end_within(source)
             self._touch_parent(source, now)
             self._touch_parent(target, now)
 
@@ -228,10 +232,18 @@ class MemoryVolume:
         _check_path(path)
 
         def run() -> None:
-            self._check_claim(path, claim)
-            self.claims[path] = claim
+            self.claimed.check(path, claim)
+            self.claimed.add(path, claim)
 
         await self._once(operation, run)
+
+    async def claims(self, *, after: str | None = None, limit: int = PAGE_ENTRIES_MAX) -> ClaimPage:
+        return self.claimed.page(after, limit)
+
+    async def release(self, path: str, claim: PathClaim, *, operation: OperationId) -> bool:
+        _check_path(path)
+
+        return bool(await self._once(operation, lambda: self.claimed.release(path, claim), answers=bool))
 
     async def pin(self, name: str, *, lsn: int, seconds: int, operation: OperationId) -> None:
         def run() -> None:
@@ -300,7 +312,7 @@ class MemoryVolume:
     def _publish(
         self, path: str, content: bytes, *, overwrite: bool, claim: PathClaim | None, modified_ms: int | None
     ) -> FileStatus:
-        self._check_claim(path, claim)
+        self.claimed.check(path, claim)
         existing = self.tree.get(path)
         if existing is not None and existing.content is None:
             raise _no(JournalCode.IS_DIRECTORY, f"{path or '/'} is a directory", path=path)
@@ -333,18 +345,6 @@ class MemoryVolume:
             entry = self.tree.get(ancestor)
             if entry is not None and entry.content is not None:
                 raise _no(JournalCode.NOT_DIRECTORY, f"{ancestor} is a file", path=ancestor)
-
-    def _check_claim(self, path: str, claim: PathClaim | None, *, subtree: bool = False) -> None:
-        for claimed, holder in self.claims.items():
-            concerned = claimed in (path, *_ancestors(path)) or (subtree and path in _ancestors(claimed))
-            if concerned and (claim is None or claim < holder):
-                raise SupersededError(
-                    JournalCode.FENCED,
-                    f"{claimed or '/'} belongs to application {holder.application}",
-                    path=path,
-                    application=holder.application,
-                    start_time=holder.start_time,
-                )
 
     def _make_directories(self, paths: Sequence[str], now: int) -> None:
         for path in paths:

@@ -17,10 +17,13 @@ from journal.record import FIRST_CHAIN, HEADER_BYTES, Chain, Epoch, Kind, Lsn, e
 from journal.segment import SegmentReader, decode_segment_header, encode_segment_header
 
 VECTORS = Path(__file__).parents[1] / "vectors"
-RECORDS: list[dict[str, Any]] = json.loads((VECTORS / "journal_records.json").read_text())["records"]
-HEADERS_2: list[dict[str, Any]] = json.loads((VECTORS / "journal_headers_2.json").read_text())["records"]
+Vectors = list[dict[str, Any]]
+RECORDS_1: Vectors = json.loads((VECTORS / "journal_records.json").read_text())["records"]
+RECORDS: Vectors = RECORDS_1 + json.loads((VECTORS / "journal_records_2.json").read_text())["records"]
+SNAPSHOT_1: dict[str, Any] = json.loads((VECTORS / "journal_snapshot.json").read_text())
+SNAPSHOT: dict[str, Any] = json.loads((VECTORS / "journal_snapshot_2.json").read_text())
+HEADERS_2: Vectors = json.loads((VECTORS / "journal_headers_2.json").read_text())["records"]
 ALL = [*RECORDS, *HEADERS_2]
-SNAPSHOT: dict[str, Any] = json.loads((VECTORS / "journal_snapshot.json").read_text())
 DOCUMENT = (Path(journal.__file__).parent / "FORMAT.md").read_text()
 
 
@@ -83,20 +86,24 @@ def test_a_header_says_how_much_of_the_clock_was_not_lived_through(vector: dict[
     assert (header.format_version, header.paused_ms) == (vector["format_version"], vector["paused_ms"])
 
 
-def _image() -> Image:
+def _image(vectors: Vectors) -> Image:
     image = Image()
-    for name in dict.fromkeys(record["segment"] for record in RECORDS):
+    for name in dict.fromkeys(record["segment"] for record in vectors):
         reader = SegmentReader(lsn=image.lsn)
-        reader.feed(bytes.fromhex("".join(record["record"] for record in RECORDS if record["segment"] == name)))
+        reader.feed(bytes.fromhex("".join(record["record"] for record in vectors if record["segment"] == name)))
         while (record := reader.next_record()) is not None:
             image.apply_record(record)
     return image
 
 
-def test_the_vectors_are_one_log_and_make_the_image_of_the_snapshot() -> None:
-    assert RECORDS[0]["chain_before"] == FIRST_CHAIN.hex()
-    for image in (_image(), decode_snapshot(bytes.fromhex(SNAPSHOT["snapshot"]))):
-        assert (image.lsn, image.chain.hex()) == (SNAPSHOT["lsn"], SNAPSHOT["chain"])
+@pytest.mark.parametrize(("vectors", "snapshot"), [(RECORDS_1, SNAPSHOT_1), (RECORDS, SNAPSHOT)], ids=["1", "2"])
+def test_the_vectors_are_one_log_and_make_the_image_of_the_snapshot(vectors: Vectors, snapshot: dict[str, Any]) -> None:
+    assert vectors[0]["chain_before"] == FIRST_CHAIN.hex()
+    images = _image(vectors), decode_snapshot(bytes.fromhex(snapshot["snapshot"]))
+    assert list(images[0].claims) == list(images[1].claims)
+    assert list(images[0].claims.ended) == list(images[1].claims.ended)
+    for image in images:
+        assert (image.lsn, image.chain.hex()) == (snapshot["lsn"], snapshot["chain"])
         files = [
             {
                 "path": status.path,
@@ -109,13 +116,13 @@ def test_the_vectors_are_one_log_and_make_the_image_of_the_snapshot() -> None:
             }
             for status in image.tree.walk()
         ]
-        assert files == SNAPSHOT["files"]
+        assert files == snapshot["files"]
 
 
 def test_the_snapshot_is_written() -> None:
-    image = _image()
+    image = _image(RECORDS)
     assert encode_snapshot(image).hex() == SNAPSHOT["snapshot"]
-    assert str(name_of_snapshot(image, epoch=Epoch(2))) == SNAPSHOT["name"]
+    assert str(name_of_snapshot(image, epoch=Epoch(3))) == SNAPSHOT["name"]
 
 
 def test_the_documents_examples_are_the_vectors() -> None:

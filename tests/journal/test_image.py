@@ -22,6 +22,7 @@ from journal.change import (
     Mark,
     Pin,
     Put,
+    Release,
     Relocate,
     Rename,
     Trim,
@@ -250,6 +251,7 @@ def _same(one: Image, other: Image) -> None:
     for name in ("lsn", "chain", "time_ms", "segment", "trim", "uploads", "pins"):
         assert getattr(one, name) == getattr(other, name), name
     assert list(one.claims) == list(other.claims)
+    assert list(one.claims.ended) == list(other.claims.ended)
     assert list(one.operations.answers()) == list(other.operations.answers())
 
 
@@ -318,10 +320,13 @@ def test_claims_pins_and_trim_are_part_of_the_image() -> None:
     written.add(Pin(name="gone", lsn=Lsn(10), expires_ms=FIRST_TIME_MS + 5000))
     written.add(Trim(lsn=Lsn(40)))
     written.add(Mark(values={"batch": 1}))
+    written.add(Claim(path="over", application="app-1", start_time=5))
+    written.add(Release(path="over"))
     image = decode_snapshot(encode_snapshot(written.image))
     assert image.trim == 40
     assert set(image.pins) == {"fork", "gone"}
-    assert image.claims.of("q") is not None
+    assert [path for path, _ in image.claims] == ["q"]
+    assert [path for path, _ in image.claims.ended] == ["over"]
     for _ in range(5):
         written.add(Mark(values={"batch": 1}))
     written.add(Pin(name="fork", lsn=Lsn(10), expires_ms=0))

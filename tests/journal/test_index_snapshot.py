@@ -10,6 +10,7 @@ from journal.change import Chunk, Put
 from journal.errors import DamagedJournalError, JournalCode
 from journal.image import Image
 from journal.index_snapshot import (
+    SNAPSHOT_VERSION,
     SnapshotName,
     decode_snapshot,
     encode_snapshot,
@@ -79,7 +80,7 @@ def test_every_flipped_bit_and_every_missing_byte_is_seen() -> None:
 
 def test_a_newer_version_is_said_to_be_newer() -> None:
     data = bytearray(encode_snapshot(_image()))
-    data[4] = 2
+    data[4] = SNAPSHOT_VERSION + 1
     with pytest.raises(DamagedJournalError) as caught:
         decode_snapshot(bytes(data))
     assert caught.value.code == JournalCode.TOO_NEW
@@ -102,7 +103,7 @@ def _with(index: int, value: object) -> bytes:
     return data[:8] + len(body).to_bytes(8, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
-@given(index=st.integers(0, 11), junk=_JUNK)
+@given(index=st.integers(0, 12), junk=_JUNK)
 def test_any_value_in_a_snapshot_is_taken_or_the_one_error(index: int, junk: object) -> None:
     try:
         image = decode_snapshot(_with(index, junk))
@@ -117,7 +118,7 @@ _CLIENT = b"c" * 16
 @pytest.mark.parametrize("given", [None, True, ["a", 1, 2, 3], ["a", 1, 2, None]])
 def test_answers_are_restored_as_they_were(given: object) -> None:
     answers = [[_CLIENT, 1, 1_000, None], [_CLIENT, 2, 1_001, given]]
-    image = decode_snapshot(_with(11, answers))
+    image = decode_snapshot(_with(12, answers))
     assert image.operations.answers() == [pack(answer) for answer in answers]
 
 
@@ -146,4 +147,4 @@ def test_answers_are_restored_as_they_were(given: object) -> None:
 )
 def test_an_answer_that_nobody_gave_is_damage(answer: object) -> None:
     with pytest.raises(DamagedJournalError, match="makes no sense"):
-        decode_snapshot(_with(11, [answer]))
+        decode_snapshot(_with(12, [answer]))

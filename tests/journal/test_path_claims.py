@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from journal import path_claims
-from journal.errors import JournalCode, SupersededError
+from journal.errors import JournalCode, RefusedByVolumeError, SupersededError
 from journal.image import Image
-from journal.path_claims import PathClaims
-from journal.preconditions import check_claim
+from journal.path_claims import CLAIM_AHEAD_MS_MAX, CLAIMS_MAX, PathClaims
+from journal.preconditions import check_claim, check_release
 from journal.volume import PathClaim
 
 OLD = PathClaim(application="app-1", start_time=10)
@@ -56,16 +56,66 @@ def test_a_claim_on_the_root_covers_everything() -> None:
 def test_claiming_again_is_nothing_new_and_claiming_older_is_fenced() -> None:
     image = Image()
     image.claims.add("q", NEW)
-    assert not check_claim(image, "q", NEW)
-    assert check_claim(image, "q", PathClaim(application="app-3", start_time=30))
+    assert not check_claim(image, "q", NEW, now_ms=100)
+    assert check_claim(image, "q", PathClaim(application="app-3", start_time=30), now_ms=100)
     with pytest.raises(SupersededError):
-        check_claim(image, "q", OLD)
+        check_claim(image, "q", OLD, now_ms=100)
 
 
-def test_the_number_of_claims_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_claims, "CLAIMS_MAX", 2)
+def test_beyond_the_number_of_claims_a_new_one_is_refused_and_none_is_forgotten() -> None:
+    image = Image()
+    image.claims.add("live", NEW)
+    for number in range(CLAIMS_MAX - 1):
+        image.claims.add(f"junk/{number}", OLD)
+    with pytest.raises(RefusedByVolumeError, match="sos-journal claims release") as caught:
+        check_claim(image, "one/more", NEW, now_ms=100)
+    assert caught.value.code is JournalCode.TOO_LARGE
+    assert check_claim(image, "live", PathClaim(application="app-3", start_time=30), now_ms=100)
+    with pytest.raises(SupersededError):
+        image.claims.check("live/offsets/0", OLD)
+    image.claims.end("junk/7", time_ms=100)
+    assert check_claim(image, "one/more", NEW, now_ms=100)
+
+
+def test_claims_that_ended_fence_older_ones_and_only_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_claims, "ENDED_MAX", 2)
     claims = PathClaims()
-    for path in "abac":
+    for path in ("a", "b/c", "b/d"):
         claims.add(path, NEW)
-    assert [path for path, _ in claims] == ["a", "c"]
-    assert len(claims) == 2
+    claims.end("a", time_ms=100)
+    claims.end_within("b", time_ms=100)
+    assert ([path for path, _ in claims.ended], len(claims)) == (["b/c", "b/d"], 0)
+    claims.check("a/x", OLD)
+    claims.check("b/c/x", None, subtree=True)
+    with pytest.raises(SupersededError):
+        claims.copy().check("b/c/x", OLD)
+    claims.add("b/c", NEW)
+    assert [path for path, _ in claims.ended] == ["b/d"]
+
+
+def test_a_claim_from_the_future_is_refused_and_ends_without_a_trace() -> None:
+    image, future = Image(), PathClaim(application="app-3", start_time=100 + CLAIM_AHEAD_MS_MAX + 1)
+    with pytest.raises(RefusedByVolumeError, match="set the driver's clock"):
+        check_claim(image, "q", future, now_ms=100)
+    assert check_claim(image, "q", future, now_ms=101)
+    image.claims.add("q", future)
+    assert check_release(image, "q", future)
+    image.claims.end("q", time_ms=100)
+    image.claims.check("q", NEW)
+
+
+def test_the_root_is_claimed_only_by_who_has_it_from_before() -> None:
+    image = Image()
+    with pytest.raises(RefusedByVolumeError, match="path below"):
+        check_claim(image, "", NEW, now_ms=100)
+    image.claims.add("", OLD)
+    assert check_claim(image, "", NEW, now_ms=100)
+
+
+def test_only_the_claim_that_is_named_is_released() -> None:
+    image = Image()
+    assert not check_release(image, "q", NEW)
+    image.claims.add("q", NEW)
+    with pytest.raises(SupersededError, match="app-2"):
+        check_release(image, "q", OLD)
+    assert check_release(image, "q", NEW)

@@ -75,6 +75,15 @@ def test_bad_arguments(run_main: RunMain, arguments: list[str], code: int) -> No
     assert "Traceback" not in ended.stderr
 
 
+def test_spark_conf_hints_at_a_path_never_at_the_root(run_main: RunMain) -> None:
+    options = ("--service", "a:7420", "--spark-version", "4.1.1")
+    assert (
+        "checkpointLocation = sos://payments/NAME-OF-THE-QUERY" in run_main("spark-conf", "payments", *options).stderr
+    )
+    hint = run_main("spark-conf", "sos://payments/q1", *options).stderr
+    assert hint.rstrip().endswith("checkpointLocation = sos://payments/q1")
+
+
 def test_spark_conf_prints_settings(run_main: RunMain) -> None:
     ended = run_main("spark-conf", "sos://payments", "--service", "a:7420,b:7420", "--spark-version", "4.1.1", "--json")
     settings = json.loads(ended.stdout)

@@ -19,7 +19,7 @@ from journal.gateway import messages as m
 from journal.gateway.decoding import decode_answer, decode_request
 from journal.gateway.elements import stamp_parts
 from journal.gateway.encoding import encode
-from journal.volume import FileStatus, OperationId, PathClaim, VolumeDescription
+from journal.volume import ClaimedPath, FileStatus, OperationId, PathClaim, VolumeDescription
 from sos_client.wire.errors import MisuseError, ProtocolError
 from sos_client.wire.frames import FrameSplitter
 
@@ -174,6 +174,7 @@ stamps = st.builds(
     m.Stamp, operation=st.builds(OperationId, client=binaries, sequence=numbers), claim=claims, epoch_seen=numbers
 )
 claiming = stamps.filter(lambda stamp: stamp.claim is not None)
+claimed = st.builds(ClaimedPath, path=texts, claim=st.builds(PathClaim, application=texts, start_time=numbers))
 statuses = st.builds(
     FileStatus, path=texts, is_directory=st.booleans(), size=numbers, modified_ms=numbers, crc=st.none()
 )
@@ -218,6 +219,8 @@ requests = st.one_of(
     st.builds(m.Mark, values=marks, stamp=stamps),
     st.builds(m.Pin, name=texts, lsn=numbers, seconds=numbers, stamp=stamps),
     st.builds(m.Describe, epoch_seen=numbers),
+    st.builds(m.Claims, after=st.none() | texts, limit=st.integers(1, limits.ARRAY_MAX), epoch_seen=numbers),
+    st.builds(m.Release, path=texts, stamp=claiming),
     st.builds(m.Ping, number=numbers),
     st.builds(m.Quit),
 )
@@ -236,6 +239,7 @@ answers = st.one_of(
     st.builds(m.Done, epoch=numbers, applied=st.booleans()),
     st.builds(m.PageAnswer, epoch=numbers, entries=st.lists(statuses, max_size=8).map(tuple), more=st.booleans()),
     st.builds(m.DescriptionAnswer, epoch=numbers, description=descriptions),
+    st.builds(m.ClaimPageAnswer, epoch=numbers, claims=st.lists(claimed, max_size=8).map(tuple), more=st.booleans()),
     st.builds(m.ReadEnd, epoch=numbers, next_offset=numbers),
     st.builds(m.Waiting, epoch=numbers, waited_ms=numbers),
     st.builds(m.Pong, epoch=numbers, number=numbers, time_ms=numbers),

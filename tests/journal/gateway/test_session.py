@@ -325,7 +325,9 @@ RIGHTS_NEEDED: list[tuple[set[Right], Callable[[Peer, PathClaim], m.Request]]] =
         lambda peer, claim: m.Rename(source="a", target="b", overwrite=True, stamp=peer.stamp(claim)),
     ),
     ({Right.DELETE}, lambda peer, claim: m.Delete(path="b", recursive=True, stamp=peer.stamp(claim))),
-    ({Right.FENCE}, lambda peer, claim: m.Claim(path="", stamp=peer.stamp(claim))),
+    ({Right.READ}, lambda _peer, _claim: m.Claims(after=None, limit=1, epoch_seen=0)),
+    ({Right.FENCE}, lambda peer, claim: m.Claim(path="c", stamp=peer.stamp(claim))),
+    ({Right.FENCE}, lambda peer, claim: m.Release(path="c", stamp=peer.stamp(claim))),
 ]
 
 

@@ -1,0 +1,58 @@
+"""`sos-journal rm`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from journal.cli.claims import all_claims, ask
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, style_options
+from journal.cli.output import print_json, printable
+from journal.cli.running import run_async
+from journal.cli.views import open_service
+from journal.errors import JournalCode, refused
+from journal.paths import is_within
+
+if TYPE_CHECKING:
+    from journal.volume import ClaimedPath
+
+
+@click.command()
+@click.argument("location", type=LocationType())
+@click.option("-r", "--recursive", is_flag=True, help="A directory with all that is in it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@style_options
+@access_options
+def rm(*, location: Location, recursive: bool, yes: bool, style: Style, access: Access) -> None:
+    """Delete a file, or the checkpoint of a query that is over, with its claim.
+
+    What was there can be read, restored and forked as of a moment before for as long as the past is kept.
+
+    \b
+    sos-journal rm -r sos://payments/q1 --service s:7420
+    """
+    run_async(_rm, location, (recursive, yes), style, access)
+
+
+async def _rm(location: Location, options: tuple[bool, bool], style: Style, access: Access) -> None:
+    recursive, yes = options
+    async with open_service(access, location.volume) as volume:
+        await volume.stat(location.path)
+        found = [one for one in await all_claims(volume) if _concerns(one, location.path)]
+        if not yes:
+            shown = printable(str(location))
+            ask(found, f"If these applications are over: delete {shown}?" if found else f"Delete {shown}?", style)
+        claim = max((one.claim for one in found), default=None)  # a driver that claims it meanwhile keeps it
+        operation = volume.new_operation()
+        if not await volume.delete(location.path, recursive=recursive, operation=operation, claim=claim):
+            raise refused(JournalCode.NOT_FOUND, f"there is nothing at {location}")
+    if style.json:
+        print_json({"deleted": location.path, "claims": [one.path for one in found]})
+    else:
+        click.echo(f"deleted {printable(str(location))}")
+
+
+def _concerns(one: ClaimedPath, path: str) -> bool:
+    return is_within(one.path, path) or is_within(path, one.path)
