@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from journal.copies import Copy
     from journal.moments import Moment
+    from journal.record import Chain as ChainValue
     from journal.record import Record, RecordHeader
     from journal.recovery import Link
     from journal.segment import SegmentHeader
@@ -75,6 +76,19 @@ class VolumeReader:
         now = self.acknowledged_lsn
         ends = ((link.start, now if link.end is None else min(link.end, now)) for link in self.chain.links)
         return {start: max(0, end - start) for start, end in ends}
+
+    async def chain_at(self, lsn: int) -> ChainValue | None:
+        """The chain value where a record ends; None if none ends there, or it is not kept."""
+        if lsn < self.chain.links[0].start:
+            return None
+        link = self.chain.object_at(lsn)
+        if lsn == link.start:
+            return self.chain.headers[link.segment].chain_before
+        found: RecordHeader | None = None
+        async with aclosing(self.chain.segment_records(link, lsn, payloads=False)) as records:
+            async for record in records:
+                found = record.header
+        return found.chain if found is not None and found.end_lsn == lsn else None
 
     def records(
         self, start: int = 0, end: int | None = None, *, payloads: bool = False

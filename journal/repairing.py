@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from journal.backup_mark import MARK_NAME
 from journal.catching_up import verified_bytes
 from journal.copies import DirectoryCopy, MemberCopy
 from journal.errors import DamagedJournalError, JournalCode, JournalError
@@ -41,6 +42,8 @@ def plan_repairs(reader: VolumeReader, copy: Copy, report: CopyReport) -> list[R
     last = reader.chain.links[-1].segment
     repairs: dict[str, Repair] = {}
     for fault in report.faults:
+        if fault.object == MARK_NAME:
+            continue  # `backup` writes it again
         if fault.object == last and not isinstance(copy, DirectoryCopy):
             continue
         present = (copy.label, fault.object) in reader.chain.sizes
@@ -52,7 +55,7 @@ async def carry_out(reader: VolumeReader, repair: Repair, progress: Callable[[in
     """Replace the object; how many bytes were written. LOST if no other copy has it whole; nothing was changed then."""
     others = [copy for copy in reader.copies if copy is not repair.copy]
     if parse_snapshot_name(repair.object) is not None:
-        data = await _whole_snapshot(reader, repair.object, others)
+        data = await read_snapshot(reader, repair.object, others)
     else:
         link = next((link for link in reader.chain.links if link.segment == repair.object), None)
         if link is None:  # before all that these copies have in one piece: they do not even know where it begins
@@ -75,7 +78,8 @@ async def read_segment(link: Link, copies: Sequence[Copy], *, stop: int) -> byte
         return b"".join([piece async for piece in pieces])
 
 
-async def _whole_snapshot(reader: VolumeReader, name: str, copies: list[Copy]) -> bytes:
+async def read_snapshot(reader: VolumeReader, name: str, copies: Sequence[Copy]) -> bytes:
+    """The index snapshot from a copy that has it whole. LOST if none has."""
     for copy in copies:
         size = reader.chain.sizes.get((copy.label, name))
         if size is None:
@@ -86,4 +90,4 @@ async def _whole_snapshot(reader: VolumeReader, name: str, copies: list[Copy]) -
         except JournalError:
             continue
         return data
-    raise DamagedJournalError(JournalCode.LOST, f"LOST: no other copy has {name} whole", object=name)
+    raise DamagedJournalError(JournalCode.LOST, f"LOST: no copy that may be read has {name} whole", object=name)

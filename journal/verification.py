@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from journal.backup_mark import MARK_NAME
+from journal.backups import crc_of, read_mark
 from journal.chain_reading import PIECE_BYTES
 from journal.copies import DirectoryCopy
 from journal.errors import DamagedJournalError, JournalCode, JournalError
@@ -78,6 +80,8 @@ async def verify_copy(reader: VolumeReader, copy: Copy, progress: Callable[[int]
     try:
         await _verify_segments(reader, copy, report, progress)
         await _verify_snapshots(reader, copy, report)
+        if isinstance(copy, DirectoryCopy):
+            await _verify_mark(reader, copy, report)
     except JournalError as error:
         report.problem = error.message
     report.behind_bytes = max(0, reader.acknowledged_lsn - report.end_lsn)
@@ -175,3 +179,25 @@ async def _verify_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport
     dead = [name for name in mine if parse_snapshot_name(name) and name not in counting]
     if dead:
         report.remarks.append(f"{len(dead)} index snapshots that do not count")
+
+
+async def _verify_mark(reader: VolumeReader, copy: DirectoryCopy, report: CopyReport) -> None:
+    """A backup must have all that its mark counts."""
+    try:
+        mark = await read_mark(copy)
+    except DamagedJournalError as error:
+        report.faults.append(Fault(object=MARK_NAME, what=error.message))
+        return
+    if mark is None:
+        if len(reader.copies) == 1:
+            report.remarks.append(f"no {MARK_NAME}: a service's directory, or a backup whose end is not known")
+        return
+    known = {fault.object for fault in report.faults}
+    for name, marked in mark.objects.items():
+        if name not in known and await crc_of(copy, name, marked.bytes) != marked.crc:
+            size = reader.chain.sizes.get((copy.label, name), 0)
+            what = f"the first {marked.bytes} bytes are not what was backed up" if size else "it is missing"
+            report.faults.append(Fault(object=name, what=what))
+    if report.end_lsn < mark.lsn:
+        what = f"the backup goes up to LSN {mark.lsn}, but only LSN {report.end_lsn} can be read"
+        report.faults.append(Fault(object=MARK_NAME, what=what, lsn=report.end_lsn))

@@ -40,6 +40,7 @@ TESTED_BY_NAME: Final = [
     "recovery",
     "image",
     "index_snapshot",
+    "backup_mark",
     "operation_window",
     "path_claims",
     "replica_progress",

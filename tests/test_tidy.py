@@ -37,6 +37,7 @@ PURE = (
     "journal/recovery.py",
     "journal/image.py",
     "journal/index_snapshot.py",
+    "journal/backup_mark.py",
     "journal/operation_window.py",
     "journal/path_claims.py",
     "journal/replica_progress.py",

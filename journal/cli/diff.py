@@ -11,7 +11,7 @@ from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
 from journal.cli.output import BAD, DOUBTFUL, GOOD, print_json, print_table, printable, size_text
 from journal.cli.running import finish, run_async
-from journal.cli.views import open_log
+from journal.cli.views import image_of, open_log
 from journal.errors import JournalError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def diff(*, location: Location, before: str, after: str, exit_code: bool, style:
 
 async def _diff(location: Location, before: str, after: str, exit_code: bool, style: Style, access: Access) -> None:  # noqa: FBT001
     async with open_log(access, location.volume) as reader:
-        images = [await reader.image(moment_of(text, style), path=location.path) for text in (before, after)]
+        images = [await image_of(reader, moment_of(text, style), path=location.path) for text in (before, after)]
     old, new = (_files(image, location.path) for image in images)
     changes = []
     for path in sorted(old.keys() | new.keys()):

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from journal.backups import shortfall_of
 from journal.cli.options import is_now, moment_of
 from journal.cli.output import note
 from journal.copies import MemberCopy, open_directory_copy, open_member_copy
-from journal.errors import JournalCode, JournalError, UnavailableError, refused
+from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, refused
 from journal.gateway.client import ClientSettings, open_volume
 from journal.gateway.limits import CLIENT_SECONDS
+from journal.moments import AtBatch, AtLsn
 from journal.paths import name_of
 from journal.plain_directory import Source
 from journal.range_reading import group_extents, read_group
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from journal.copies import Copy
     from journal.gateway.client import RemoteVolume
     from journal.image import Image
+    from journal.moments import Moment
     from journal.plain_directory import PlannedFile
     from journal.reading import VolumeReader
     from journal.volume import FileStatus, Page
@@ -172,7 +175,27 @@ async def open_log(access: Access, volume: str) -> AsyncIterator[VolumeReader]:
         reader = await open_reader(volume, copies)
         for problem in reader.problems.values():
             note(f"warning: {problem.message}")
+        if shortfall := await shortfall_of(reader):
+            note(f"warning: {shortfall}")
         yield reader
+
+
+async def check_whole(reader: VolumeReader) -> None:
+    """LOST if a backup that is read from does not go as far as it should."""
+    if shortfall := await shortfall_of(reader):
+        raise DamagedJournalError(JournalCode.LOST, shortfall)
+
+
+async def image_of(reader: VolumeReader, moment: Moment, *, path: str = "") -> Image:
+    """The image of a moment.
+
+    Where a backup is cut short or damaged, the end of what is left of it is not taken for a moment that may lie behind:
+    LOST, unless the moment is an LSN or a batch, which are there or not.
+    """
+    image = await reader.image(moment, path=path)
+    if image.lsn >= reader.acknowledged_lsn and not isinstance(moment, AtLsn | AtBatch):
+        await check_whole(reader)
+    return image
 
 
 def unread_members(reader: VolumeReader, access: Access) -> list[tuple[str, str]]:
@@ -197,7 +220,7 @@ async def open_view(access: Access, location: Location, at: str, style: Style) -
     else:
         moment = moment_of(at, style)
         async with open_log(access, location.volume) as reader:
-            yield LogView(reader, await reader.image(moment, path=location.path))
+            yield LogView(reader, await image_of(reader, moment, path=location.path))
 
 
 class _Patience:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import journal
+from journal.backup_mark import MarkedObject, decode_mark, encode_mark
 from journal.change import decode_change, encode_change
 from journal.image import Image
 from journal.index_snapshot import decode_snapshot, encode_snapshot, name_of_snapshot
@@ -24,6 +25,7 @@ SNAPSHOT_1: dict[str, Any] = json.loads((VECTORS / "journal_snapshot.json").read
 SNAPSHOT: dict[str, Any] = json.loads((VECTORS / "journal_snapshot_2.json").read_text())
 HEADERS_2: Vectors = json.loads((VECTORS / "journal_headers_2.json").read_text())["records"]
 ALL = [*RECORDS, *HEADERS_2]
+MARK: dict[str, Any] = json.loads((VECTORS / "journal_backup_mark.json").read_text())
 DOCUMENT = (Path(journal.__file__).parent / "FORMAT.md").read_text()
 
 
@@ -125,13 +127,21 @@ def test_the_snapshot_is_written() -> None:
     assert str(name_of_snapshot(image, epoch=Epoch(3))) == SNAPSHOT["name"]
 
 
+def test_the_mark_of_a_backup_is_read_and_written() -> None:
+    objects = {name: MarkedObject(bytes=size, crc=crc) for name, size, crc in MARK["objects"]}
+    mark = decode_mark(bytes.fromhex(MARK["mark"]))
+    assert (mark.volume_id.hex(), mark.lsn, mark.chain.hex()) == (MARK["volume_id"], MARK["lsn"], MARK["chain"])
+    assert mark.objects == objects
+    assert encode_mark(mark).hex() == MARK["mark"]
+
+
 def test_the_documents_examples_are_the_vectors() -> None:
-    known = [record["record"] for record in RECORDS] + [SNAPSHOT["snapshot"][:40]]
+    known = [record["record"] for record in RECORDS] + [SNAPSHOT["snapshot"][:40], MARK["mark"][:40]]
     examples = []
     for block in re.findall(r"```hex\n(.*?)```", DOCUMENT, re.DOTALL):
         lines = [re.split(r"\s{3,}", line)[0] for line in block.splitlines()]
         examples.append("".join("".join(lines).split()))
-    assert len(examples) == 3
+    assert len(examples) == 4
     assert all(example in known for example in examples)
 
 
