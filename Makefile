@@ -1,6 +1,6 @@
 # Everything a developer types. Each target sets up what it needs, and works again without network once it is there.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-sparks bench charts chaos soak planted-bugs lock clean
+.PHONY: help setup demo test check check-sparks bench charts chaos soak fuzz planted-bugs lock clean
 
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
@@ -39,6 +39,9 @@ chaos: setup  ## kill every part of a running query (ARGS="--minutes 15 --seed 1
 
 soak: setup  ## simulate for as long as asked (ARGS="--minutes 60")
 	$(PYTHON) -m tests.simulation $(ARGS)
+
+fuzz: setup  ## talk to a real process as nobody should (ARGS="sos --minutes 30" or "files --minutes 30")
+	$(PYTHON) -m tests.fuzz.conversations $(ARGS)
 
 planted-bugs: setup  ## plant every known mistake, write what caught it into docs/testing.md
 	$(PYTHON) -m tests.simulation.planted_bugs --write $(ARGS)

@@ -38,6 +38,14 @@ def free_port() -> int:
             return port
 
 
+def rss_bytes(pid: int) -> int:
+    """The memory that a process has in use."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmRSS")
+
+
 class ServerProcess:
     """One server on one root. ``start`` may be called again after ``kill`` or ``terminate``."""
 
@@ -101,10 +109,7 @@ class ServerProcess:
 
     def rss_bytes(self) -> int:
         """The memory that the process has in use."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise AssertionError("no VmRSS")
+        return rss_bytes(self.pid)
 
     def connect(self) -> socket.socket:
         """A blocking plain connection, for what a well-behaved client cannot do."""

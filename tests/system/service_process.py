@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from journal.birth import create_volume
-from tests.system.server_process import ServerProcess, free_port
+from tests.system.server_process import ServerProcess, free_port, rss_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -88,6 +88,10 @@ class ServiceProcess:
 
     def log(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log_path.read_text().splitlines()]
+
+    def rss_bytes(self) -> int:
+        """The memory that the process has in use."""
+        return rss_bytes(self.pid)
 
 
 class Cluster:
