@@ -1,8 +1,9 @@
 """What an owner does beside writing: index snapshots at each roll, trimming, copying forward, deleting.
 
 Belongs here: the background task and its order: a trim is written, then carried by an acknowledged segment header, and
-only then is anything deleted. What may go is cleaner.py's to say. Nothing here holds up a write: what fails is tried
-again at the next roll.
+only then is anything deleted. Until a header is written a pin may still undo the trim; from then on older moments
+cannot be pinned: both are decided where that header stands in the log, for this owner and for the next. What may go is
+cleaner.py's to say. Nothing here holds up a write: what fails is tried again at the next roll.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Housekeeping:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.oldest_lsn = 0  # moments before this one cannot be pinned any more: what makes them readable goes
+        self._proposed = 0, 0  # how far the next header may trim, and the moment whose image that rests on
         self._boundaries: dict[int, Boundary] = {}  # where images can be had from
         self._looked_back = False
         self._last: SnapshotObject | None = None
@@ -115,18 +116,36 @@ class Housekeeping:
         if not self.retention.is_limited:
             return
         await self._look_back()
+        header = self._journal.acknowledged.segment
+        settled = None if header is None else self._boundaries.get(header.oldest)
+        if settled is not None:
+            await self._delete(settled)
         early = self._horizon(self.retention.third)
         past = await self._resolved(self._horizon(self.retention))
-        if past is not None and past.lsn <= self._pinned():
-            await self._delete(past)
         if early is not None:
             log, live = self._journal.log, image.tree.objects_in_use()
             chosen = cleaner.to_relocate(log.links, early, past, end=log.end, live=live)
             await self._relocate(image, {link.segment for link in chosen})
         if past is not None and past.lsn <= self._pinned():
             target = cleaner.trim_target(self._journal.log.links, past)
-            if target > self._journal.pending.trim:
-                self._journal.write(Trim(lsn=Lsn(target)))
+            self._propose(target, past)
+
+    def _propose(self, trim: int, past: Boundary) -> None:
+        trim = max(trim, self._journal.log.segment.trim)
+        if trim:
+            if trim > self._journal.pending.trim:
+                self._journal.write(Trim(lsn=Lsn(trim)))
+            self._proposed = trim, past.lsn
+
+    def settled(self) -> dict[str, int]:
+        """What the header that is written now says of the past: what was proposed, unless a pin has come since.
+
+        A trim that an earlier owner has proposed is none: what it rests on is not known.
+        """
+        header, (trim, oldest) = self._journal.log.segment, self._proposed
+        if oldest <= header.oldest or trim > self._journal.acknowledged.trim or oldest > self._pinned():
+            trim, oldest = header.trim, header.oldest
+        return {"trim": trim, "oldest": oldest}
 
     async def _look_back(self) -> None:
         """Once: what earlier owners have left."""
@@ -198,7 +217,6 @@ class Housekeeping:
             log.retain(trim)
         if not trim:
             return
-        self.oldest_lsn = past.lsn
         log.trim_snapshot = past.snapshot
         self._boundaries = {lsn: one for lsn, one in self._boundaries.items() if lsn >= past.lsn}
         kept = [one.snapshot.name for one in self._boundaries.values()]

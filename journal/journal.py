@@ -265,7 +265,8 @@ class Journal:
         """Keep readable what the image at `lsn` refers to, for so long; 0: no longer. OUT_OF_RETENTION, BAD_REQUEST."""
 
         def check() -> Pin:
-            kept = range(max(self.pending.trim, self.housekeeping.oldest_lsn), self.acknowledged_lsn + 1)
+            segment = self.log.segment
+            kept = range(max(segment.trim, segment.oldest), self.acknowledged_lsn + 1)
             now_ms = max(self.log.now_ms(), self.log.lived_ms() + self.log.segment.paused_ms)
             return preconditions.check_pin(self.pending, name, lsn, seconds, kept=kept, now_ms=now_ms)
 
@@ -363,7 +364,7 @@ class Journal:
 
     def roll(self) -> None:
         """Begin the next segment."""
-        header, segment = self.log.open_segment(trim=self.acknowledged.trim)
+        header, segment = self.log.open_segment(**self.housekeeping.settled())
         _apply(self.pending, header, segment)
         self._unacknowledged.append((header, segment))
 

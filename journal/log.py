@@ -147,7 +147,7 @@ class Log:
         if self.grown:
             self.grown.unpark_all()
 
-    def open_segment(self, *, trim: int) -> tuple[RecordHeader, SegmentHeader]:
+    def open_segment(self, *, trim: int, oldest: int) -> tuple[RecordHeader, SegmentHeader]:
         """End the segment at hand, begin the next one with its header record."""
         base = Base(segment=str(self.segment.name), end=self.end, chain=self.chain)
         self.links[-1] = dataclasses.replace(self.links[-1], end=self.end)
@@ -155,6 +155,7 @@ class Log:
             self.segment,
             base=base,
             trim=Lsn(trim),
+            oldest=Lsn(oldest),
             granted=frozenset(self.granted),
             accepted_loss="",
             format_version=FORMAT_VERSION,

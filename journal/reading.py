@@ -64,12 +64,12 @@ class VolumeReader:
 
     @property
     def oldest_lsn(self) -> Lsn:
-        """The oldest moment that can be read: the first index snapshot on the chain, or the beginning."""
+        """The oldest moment that can be read: the first index snapshot that the trim has left, or the beginning."""
         first = self.chain.links[0].start
         if first == 0:
             return Lsn(0)
         usable = snapshots_on_chain(self.chain.names, self.chain.boundaries, lsn=self.acknowledged_lsn)
-        return min((one.lsn for one in usable), default=self.acknowledged_lsn)
+        return min((one.lsn for one in usable if one.lsn >= self.header.oldest), default=self.acknowledged_lsn)
 
     def lengths(self) -> dict[int, int]:
         """Where each retained segment begins, and how long the acknowledged part of it is."""
@@ -117,6 +117,8 @@ class VolumeReader:
     async def _nearest_image(self, lsn: Lsn) -> Image:
         failures = []
         for name in snapshots_on_chain(self.chain.names, self.chain.boundaries, lsn=lsn):
+            if name.lsn < self.header.oldest:
+                break  # a member that was away has it still; what its image refers to may be gone
             for copy in self.copies:
                 size = self.chain.sizes.get((copy.label, str(name)))
                 if size is None:

@@ -37,8 +37,8 @@ from sos_client.wire.msgpack_edge import pack, unpack
 if TYPE_CHECKING:
     from journal.volume import Buffer
 
-FORMAT_VERSION: Final = 2
-_PAUSED_SINCE: Final = 2  # the first version whose headers say how much of the clock was not lived through
+FORMAT_VERSION: Final = 3
+_ADDED: Final = (0, 0)  # each version has one item more at the end; what an older one would have said there
 EPOCH_MAX: Final = 2**32 - 1
 IDENTITY_BYTES: Final = 16
 HOLDER_BYTES: Final = 16
@@ -83,6 +83,7 @@ class SegmentHeader:
     retention_seconds: int = 0  # 0: not limited by age
     retention_bytes: int = 0  # 0: not limited by size
     accepted_loss: str = ""  # what an operator gave up with --accept-loss, in words
+    oldest: Lsn = FIRST_LSN  # no moment before it can be read or pinned: the trim rests on the image there
     paused_ms: int = 0  # how much of the clock up to this header no owner has lived through (may be below zero)
     format_version: int = FORMAT_VERSION
 
@@ -117,7 +118,7 @@ class SegmentHeader:
 def encode_segment_header(header: SegmentHeader) -> bytes:
     """The meta of a HEADER record."""
     base = header.base
-    paused = [header.paused_ms] if header.format_version >= _PAUSED_SINCE else []
+    added = (header.paused_ms, header.oldest)[: header.format_version - 1]
     return pack(
         [
             header.format_version,
@@ -131,7 +132,7 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
             header.retention_seconds,
             header.retention_bytes,
             header.accepted_loss,
-            *paused,
+            *added,
         ]
     )
 
@@ -159,9 +160,8 @@ def decode_segment_header(meta: bytes) -> SegmentHeader:
 
 def _segment_header(items: list[object]) -> SegmentHeader:
     format_version = _number(items[0] if items else None, 1, FORMAT_VERSION)
-    if format_version < _PAUSED_SINCE:
-        items = [*items, 0]
-    _, volume_id, configurations, epoch, holder, granted, base, trim, seconds, size, loss, paused = items
+    items = [*items, *_ADDED[format_version - 1 :]]
+    _, volume_id, configurations, epoch, holder, granted, base, trim, seconds, size, loss, paused, oldest = items
     configuration, *replaced = (_configuration(value) for value in _items(configurations, None))
     if len(replaced) > 1:
         raise ValueError("more than one configuration is being replaced")
@@ -182,6 +182,7 @@ def _segment_header(items: list[object]) -> SegmentHeader:
         retention_seconds=_number(seconds),
         retention_bytes=_number(size),
         accepted_loss=_text(loss, LOSS_BYTES_MAX),
+        oldest=Lsn(_number(oldest)),
         paused_ms=_number(paused, -NUMBER_MAX),
     )
 

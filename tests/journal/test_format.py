@@ -24,7 +24,8 @@ RECORDS: Vectors = RECORDS_1 + json.loads((VECTORS / "journal_records_2.json").r
 SNAPSHOT_1: dict[str, Any] = json.loads((VECTORS / "journal_snapshot.json").read_text())
 SNAPSHOT: dict[str, Any] = json.loads((VECTORS / "journal_snapshot_2.json").read_text())
 HEADERS_2: Vectors = json.loads((VECTORS / "journal_headers_2.json").read_text())["records"]
-ALL = [*RECORDS, *HEADERS_2]
+HEADERS_3: Vectors = json.loads((VECTORS / "journal_headers_3.json").read_text())["records"]
+ALL = [*RECORDS, *HEADERS_2, *HEADERS_3]
 MARK: dict[str, Any] = json.loads((VECTORS / "journal_backup_mark.json").read_text())
 DOCUMENT = (Path(journal.__file__).parent / "FORMAT.md").read_text()
 
@@ -82,10 +83,11 @@ def test_a_vector_is_written(vector: dict[str, Any]) -> None:
     assert (data + bytes(record.payload)).hex() == vector["record"]
 
 
-@pytest.mark.parametrize("vector", HEADERS_2, ids=[record["name"] for record in HEADERS_2])
-def test_a_header_says_how_much_of_the_clock_was_not_lived_through(vector: dict[str, Any]) -> None:
+@pytest.mark.parametrize("vector", [*HEADERS_2, *HEADERS_3], ids=lambda vector: vector["name"])
+def test_what_later_versions_of_headers_say(vector: dict[str, Any]) -> None:
     header = decode_segment_header(bytes.fromhex(vector["meta"]))
     assert (header.format_version, header.paused_ms) == (vector["format_version"], vector["paused_ms"])
+    assert header.oldest == vector.get("oldest", 0)
 
 
 def _image(vectors: Vectors) -> Image:

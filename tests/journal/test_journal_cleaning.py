@@ -237,3 +237,47 @@ async def test_a_volume_ages_while_its_clock_waits_for_the_wall_clock(autojump_c
                 await trio.sleep(60)
             assert journal.log.progress.trim > 0
             assert journal.log.end - journal.log.progress.trim < 60_000
+
+
+@pytest.mark.parametrize("owners", [1, 2])
+async def test_a_pin_between_the_first_trim_and_its_header(owners: int, autojump_clock: MockClock) -> None:
+    """It is not too late: an older moment than the one that the trim rests on stays readable, after a takeover, too."""
+    unlimited = JournalSettings(segment_bytes_max=100 << 10)
+    limited = JournalSettings(segment_bytes_max=100 << 10, retention_bytes=1 << 20)
+    async with memory_cluster("abc") as servers:
+        await create(servers)
+
+        async def overwrite(journal: Journal, count: int) -> None:
+            for number in range(count):
+                await journal.put("state", bytes([number % 256]) * 10_000, overwrite=True)
+                await trio.sleep(1)
+
+        async with open_on(servers, settings=unlimited) as journal:
+            await journal.put("old", b"O" * 9000)
+            await overwrite(journal, 30)
+            for number in range(6):
+                await journal.put(f"keep/{number}", b"K" * 10_000)  # what the trim stops at
+            await overwrite(journal, 30)
+            moment = journal.acknowledged_lsn
+            await overwrite(journal, 1)
+            await journal.delete("old")
+            await overwrite(journal, 200)
+
+        async def pin_and_go_on(journal: Journal) -> None:
+            await journal.pin("fork", lsn=moment, seconds=6 * 3600)
+            await overwrite(journal, 60)
+            reader = await open_reader(VOLUME, journal.replicas.sources())
+            image = await reader.image(AtLsn(lsn=Lsn(moment)))
+            assert b"".join([piece async for piece in reader.read_file(image, "old")]) == b"O" * 9000
+
+        async with open_on(servers, settings=limited) as journal:
+            while not journal.pending.trim:
+                await overwrite(journal, 1)
+            assert journal.acknowledged.segment is not None
+            assert journal.pending.trim <= moment
+            assert not journal.acknowledged.segment.trim
+            if owners == 1:
+                await pin_and_go_on(journal)
+        if owners == 2:
+            async with open_on(servers, settings=limited) as journal:
+                await pin_and_go_on(journal)
