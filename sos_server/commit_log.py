@@ -10,8 +10,8 @@ and takes place beside it. Whatever rests on the outcome (`flush`, a change of f
 While the disk is quick, what a round of the poller has put in (`hold`, `commit_held`) is committed and told of at the
 end of that round, without a turn of the event loop in between.
 
-A start cannot tell a last batch that is damaged from one that a crash tore. So when the log has been quiet for a moment, an
-empty batch is written behind the last one: who finds that knows that the one before it was synced.
+A start cannot tell a last batch that is damaged from one that a crash tore. So when the log has been quiet for a while,
+an empty batch is written behind the last one: who finds that knows that the one before it was synced.
 
 A write or sync that fails is never tried again. Nobody knows what of it is on the disk, so the log goes on in another
 file, whose header says up to where the failed one counts; until that header is durable nothing is acknowledged. When
@@ -199,11 +199,11 @@ class CommitLog:
     async def _close_when_quiet(self) -> None:
         while True:
             await self._open_ended.wait()
-            while (due := self.last_commit_time + self._settings.closing_seconds) > trio.current_time():
-                await trio.sleep_until(due)
-            self._open_ended = trio.Event()
-            self._closing_wanted = True
-            self._work.set()
+            await trio.sleep_until(self.last_commit_time + self._settings.closing_seconds)
+            if trio.current_time() >= self.last_commit_time + self._settings.closing_seconds:
+                self._open_ended = trio.Event()
+                self._closing_wanted = True
+                self._work.set()
 
     async def _close_last_batch(self) -> None:
         """Commit an empty batch behind the last one, unless a header says already where that one's file ends."""
@@ -240,7 +240,7 @@ class CommitLog:
         batch = self._close_batch()
         try:
             log = await self._file_for(batch)
-            content, began = batch.finish(generation=log.generation, number=log.batches), time.perf_counter()
+            content, began = _finished(batch, log), time.perf_counter()
             try:
                 await log.file.write_and_sync(log.used, [content])
             except OSError:
@@ -260,7 +260,7 @@ class CommitLog:
         if not log.has_room(batch.disk_bytes) or not log.file.is_quick(batch.disk_bytes):
             return False
         self._close_batch()
-        content, began = batch.finish(generation=log.generation, number=log.batches), time.perf_counter()
+        content, began = _finished(batch, log), time.perf_counter()
         try:
             log.file.write_and_sync_now(log.used, [content])
         except OSError as error:
@@ -378,6 +378,11 @@ class CommitLog:
         self.gathering = self._new_batch(batch.release())
         self._wake_waiting_for_room()
         return batch
+
+
+def _finished(batch: GatheredBatch, log: LogFile) -> memoryview:
+    """The batch as the log's next one."""
+    return batch.finish(generation=log.generation, number=log.batches, nonce=log.nonce)
 
 
 def refusal_for(error: OSError) -> RefusedError:

@@ -170,7 +170,7 @@ class Copier:
     ) -> Iterator[int]:
         """Add batch after batch, up to one that cannot be read; yields how many entries each has. Needs nothing that
         others than the copier change."""
-        for batch in scan_log(content, generation=log.generation, end=log.used, scan=scan):
+        for batch in scan_log(content, generation=log.generation, nonce=log.nonce, end=log.used, scan=scan):
             if scan.damage:
                 return
             for (number, offset, _, crc), _, payload in batch.payloads(content):

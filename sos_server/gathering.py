@@ -159,7 +159,7 @@ class GatheredBatch:
         """The buffer, for another batch. What `finish` gave must not be used any more."""
         return self._buffer
 
-    def finish(self, *, generation: int, number: int) -> memoryview:
+    def finish(self, *, generation: int, number: int, nonce: bytes) -> memoryview:
         """The batch as bytes for the log."""
         payload_bytes = self.fill - BATCH_HEADER_BYTES
         total = self.disk_bytes
@@ -167,7 +167,7 @@ class GatheredBatch:
             self._grow(total)
         view = self._view
         view[:BATCH_HEADER_BYTES] = batch_header(
-            generation=generation, number=number, payload_bytes=payload_bytes, directory=self.directory
+            generation=generation, number=number, nonce=nonce, payload_bytes=payload_bytes, directory=self.directory
         )
         end = self.fill + len(self.directory)
         view[self.fill : end] = self.directory

@@ -11,9 +11,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from journal.disk import Disk, File, OpenMode
-from sos_server.log_format import BLOCK_BYTES, LogHeader, encode_log_header
+from sos_server.log_format import BLOCK_BYTES, NONCE_BYTES, LogHeader, encode_log_header
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sos_server.store_settings import StoreSettings
 
 LOG_DIRECTORY: Final = "log"
@@ -34,6 +36,7 @@ class LogFile:
     path: str
     file_bytes: int
     generation: int = 0
+    nonce: bytes = b""
     used: int = BLOCK_BYTES
     batches: int = 0
     entries: int = 0
@@ -57,10 +60,18 @@ class LogFile:
 class LogFiles:
     """All log files of a store and their states."""
 
-    def __init__(self, disk: Disk, settings: StoreSettings, identity: bytes, log_bytes_max: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        settings: StoreSettings,
+        identity: bytes,
+        log_bytes_max: int,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
         self._disk = disk
         self._settings = settings
         self._identity = identity
+        self._random_bytes = random_bytes
         self._bytes_max = log_bytes_max
         self._paths_made = 0
         self.bytes_total = 0
@@ -130,6 +141,7 @@ class LogFiles:
             previous_end=previous.used if previous is not None else self._newest_full_end(),
             catalog_sequence=catalog_sequence,
             identity=self._identity,
+            nonce=self._random_bytes(NONCE_BYTES),
         )
         self.next_generation += 1
         if previous is not None:
@@ -139,7 +151,8 @@ class LogFiles:
         except OSError:
             self._drop(log)
             raise
-        log.generation, log.used, log.batches, log.entries = header.generation, BLOCK_BYTES, 0, 0
+        log.generation, log.nonce = header.generation, header.nonce
+        log.used, log.batches, log.entries = BLOCK_BYTES, 0, 0
         log.copied = log.ended = False
         self.by_generation[log.generation] = log
         if previous is not None:

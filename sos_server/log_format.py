@@ -6,13 +6,16 @@ Pure: no files, no clock. `STORAGE.md` has the grammar. A batch is what one writ
 
 Batches begin at block boundaries, so writing one never touches a block of another: a torn write hurts only what was
 not synced yet. Directory and header share one CRC; each payload has its own.
+
+A file keeps what was in it before, and clients decide what is in payloads. So every generation has a nonce, which the
+server draws and tells nobody: without it in its header nothing is a batch, whatever it looks like.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError
@@ -22,26 +25,37 @@ if TYPE_CHECKING:
 
     Entry = tuple[int, int, int, int]
 
-LOG_VERSION: Final = 1
+LOG_VERSION: Final = 2
 BLOCK_BYTES: Final = 4096
 """What a disk writes whole or not at all, or tears: nothing synced shares a block with what is not."""
 ROW_NUMBER: Final = 0
 """The object number of entries whose payload is a catalog row."""
 
-_HEADER: Final = Struct(">4sHHQQQQQ16sI")
+NONCE_BYTES: Final = 8
+"""So many that it does not pay to fill a disk with guesses."""
+
+_HEADER: Final = Struct(">4sHHQQQQQ16s8sI")
+_HEADER_1: Final = Struct(">4sHHQQQQQ16sI")
+_HEADER_START: Final = Struct(">4sH")
 _HEADER_MAGIC: Final = b"SOSL"
-_BATCH: Final = Struct(">4sIQQII")
-_BATCH_MAGIC: Final = b"SOSB"
+_BATCH: Final = Struct(">4sIQQ8sII")
+_BATCH_MAGIC: Final = b"SOB2"
+_BATCH_1: Final = Struct(">4sIQQII")
+_BATCH_1_MAGIC: Final = b"SOSB"
 ENTRY: Final = Struct(">QQII")
 """Object number, offset in the object, length, CRC32C of the payload."""
 BATCH_HEADER_BYTES: Final = _BATCH.size
+CRC_BYTES: Final = 4
 
 assert _HEADER.size <= BLOCK_BYTES
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogHeader:
-    """The first block of a log file. `previous_end` alone decides how much of the generation before it counts."""
+    """The first block of a log file. `previous_end` alone decides how much of the generation before it counts.
+
+    `nonce` is in the header of each of its batches; those of version 1 have none.
+    """
 
     generation: int
     file_bytes: int
@@ -49,6 +63,7 @@ class LogHeader:
     previous_end: int
     catalog_sequence: int
     identity: bytes
+    nonce: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,12 +72,13 @@ class ScannedBatch:
 
     number: int
     start: int
+    payload_start: int
     end: int
     entries: list[Entry]
 
     def payloads(self, log: memoryview) -> Iterator[tuple[Entry, int, memoryview]]:
         """Each entry, where its payload begins in the file, and the payload, whole or not."""
-        position = self.start + BATCH_HEADER_BYTES
+        position = self.payload_start
         for entry in self.entries:
             yield entry, position, log[position : position + entry[2]]
             position += entry[2]
@@ -86,8 +102,25 @@ class LogScan:
     last: ScannedBatch | None = None
 
 
+class _BatchHeader(NamedTuple):
+    """What the bytes at the beginning of a batch say, true or not."""
+
+    entries: int
+    generation: int
+    number: int
+    nonce: bytes
+    payload_bytes: int
+    crc: int
+    header_bytes: int
+
+    @property
+    def disk_bytes(self) -> int:
+        return _whole_blocks(self.header_bytes + self.payload_bytes + self.entries * ENTRY.size)
+
+
 def encode_log_header(header: LogHeader) -> bytes:
     """The whole first block."""
+    assert len(header.nonce) == NONCE_BYTES
     content = _HEADER.pack(
         _HEADER_MAGIC,
         LOG_VERSION,
@@ -98,9 +131,10 @@ def encode_log_header(header: LogHeader) -> bytes:
         header.previous_end,
         header.catalog_sequence,
         header.identity,
+        header.nonce,
         0,
-    )[:-4]
-    return (content + crc32c(content).to_bytes(4, "big")).ljust(BLOCK_BYTES, b"\0")
+    )[:-CRC_BYTES]
+    return (content + crc32c(content).to_bytes(CRC_BYTES, "big")).ljust(BLOCK_BYTES, b"\0")
 
 
 def decode_log_header(block: bytes) -> LogHeader | None:
@@ -110,10 +144,14 @@ def decode_log_header(block: bytes) -> LogHeader | None:
     """
     if len(block) < _HEADER.size:
         return None
-    magic, version, _, generation, file_bytes, previous, end, sequence, identity, crc = _HEADER.unpack_from(block)
-    if magic == _HEADER_MAGIC and version != LOG_VERSION:
-        raise DamagedError(f"a log file has version {version}, this server knows version {LOG_VERSION} only")
-    if magic != _HEADER_MAGIC or crc != crc32c(block[: _HEADER.size - 4]):
+    magic, version = _HEADER_START.unpack_from(block)
+    if magic != _HEADER_MAGIC:
+        return None
+    if version not in {1, LOG_VERSION}:
+        raise DamagedError(f"a log file has version {version}, this server knows versions 1 to {LOG_VERSION} only")
+    layout = _HEADER_1 if version == 1 else _HEADER
+    _, _, _, generation, file_bytes, previous, end, sequence, identity, *nonce, crc = layout.unpack_from(block)
+    if crc != crc32c(block[: layout.size - CRC_BYTES]):
         return None
     return LogHeader(
         generation=generation,
@@ -122,57 +160,69 @@ def decode_log_header(block: bytes) -> LogHeader | None:
         previous_end=end,
         catalog_sequence=sequence,
         identity=identity,
+        nonce=nonce[0] if nonce else b"",
     )
 
 
 def batch_bytes(payload_bytes: int, entries: int) -> int:
     """What a batch takes in a log file."""
-    used = BATCH_HEADER_BYTES + payload_bytes + entries * ENTRY.size
-    return -(-used // BLOCK_BYTES) * BLOCK_BYTES
+    return _whole_blocks(BATCH_HEADER_BYTES + payload_bytes + entries * ENTRY.size)
 
 
-def batch_header(*, generation: int, number: int, payload_bytes: int, directory: bytes | bytearray) -> bytes:
+def batch_header(
+    *, generation: int, number: int, nonce: bytes, payload_bytes: int, directory: bytes | bytearray
+) -> bytes:
     """The header of batch `number` (from 0 on) of a generation."""
     count = len(directory) // ENTRY.size
-    content = _BATCH.pack(_BATCH_MAGIC, count, generation, number, payload_bytes, 0)[:-4]
-    return content + crc32c(directory, crc32c(content)).to_bytes(4, "big")
+    content = _BATCH.pack(_BATCH_MAGIC, count, generation, number, nonce, payload_bytes, 0)[:-CRC_BYTES]
+    return content + crc32c(directory, crc32c(content)).to_bytes(CRC_BYTES, "big")
 
 
-def read_batch(log: memoryview, start: int, *, generation: int, number: int | None) -> ScannedBatch | None:
-    """The batch at `start`, or None when header or directory are not whole, or of another generation or number."""
-    if start + BATCH_HEADER_BYTES > len(log):
+def read_batch(
+    log: memoryview, start: int, *, generation: int, nonce: bytes, number: int | None
+) -> ScannedBatch | None:
+    """The batch at `start`, or None when header or directory are not whole, or it is another generation's or number."""
+    header = _batch_header_at(log, start)
+    if header is None or header.generation != generation or header.nonce != nonce:
         return None
-    magic, count, of_generation, of_number, payload_bytes, crc = _BATCH.unpack_from(log, start)
-    if magic != _BATCH_MAGIC or of_generation != generation or (number is not None and of_number != number):
+    if number is not None and header.number != number:
         return None
-    directory_start = start + BATCH_HEADER_BYTES + payload_bytes
-    end = start + batch_bytes(payload_bytes, count)
+    payload_start = start + header.header_bytes
+    end = start + header.disk_bytes
     if end > len(log):
         return None
-    directory = log[directory_start : directory_start + count * ENTRY.size]
-    if crc != crc32c(directory, crc32c(log[start : start + BATCH_HEADER_BYTES - 4])):
+    directory_start = payload_start + header.payload_bytes
+    directory = log[directory_start : directory_start + header.entries * ENTRY.size]
+    if header.crc != crc32c(directory, crc32c(log[start : payload_start - CRC_BYTES])):
         return None
     entries = list(ENTRY.iter_unpack(directory))
-    if sum(entry[2] for entry in entries) != payload_bytes:
+    if sum(entry[2] for entry in entries) != header.payload_bytes:
         return None
-    return ScannedBatch(of_number, start, end, entries)
+    return ScannedBatch(header.number, start, payload_start, end, entries)
 
 
 def batch_length(beginning: bytes) -> int:
     """What the batch that begins like this takes in its file, 0 when it is none."""
-    if len(beginning) < BATCH_HEADER_BYTES:
-        return 0
-    magic, count, _, _, payload_bytes, _ = _BATCH.unpack_from(beginning)
-    return batch_bytes(payload_bytes, count) if magic == _BATCH_MAGIC else 0
+    header = _batch_header_at(memoryview(beginning), 0)
+    return header.disk_bytes if header is not None else 0
 
 
 def first_generation(batch: bytes) -> int:
-    """The generation of a first batch that is whole, else 0: what the file is of whose header is damaged."""
-    generation: int = _BATCH.unpack_from(batch)[2]
-    return generation if read_batch(memoryview(batch), 0, generation=generation, number=0) is not None else 0
+    """The generation of a first batch that is whole, else 0: what the file is of whose header is damaged.
+
+    The nonce is lost with the header, and is not needed: nothing else is ever written where a file's first batch is.
+    """
+    log = memoryview(batch)
+    header = _batch_header_at(log, 0)
+    if header is None:
+        return 0
+    found = read_batch(log, 0, generation=header.generation, nonce=header.nonce, number=0)
+    return header.generation if found is not None else 0
 
 
-def scan_log(log: memoryview, *, generation: int, end: int | None, scan: LogScan) -> Iterator[ScannedBatch]:
+def scan_log(
+    log: memoryview, *, generation: int, nonce: bytes, end: int | None, scan: LogScan
+) -> Iterator[ScannedBatch]:
     """The batches of a generation that count, in order; `scan` says the rest.
 
     With a known `end` (the next generation's back-link) everything before it was synced, and what is not whole there
@@ -181,10 +231,10 @@ def scan_log(log: memoryview, *, generation: int, end: int | None, scan: LogScan
     """
     number: int | None = 0
     while end is None or scan.end < end:
-        batch = read_batch(log, scan.end, generation=generation, number=number)
+        batch = read_batch(log, scan.end, generation=generation, nonce=nonce, number=number)
         if batch is None or (end is None and not batch.is_whole(log)):
             behind = batch.end if batch is not None else scan.end + BLOCK_BYTES
-            found = _next_batch(log[:end], behind, generation)
+            found = _next_batch(log[:end], behind, generation, nonce)
             if found is None and end is None:
                 scan.torn = batch
                 return
@@ -197,9 +247,25 @@ def scan_log(log: memoryview, *, generation: int, end: int | None, scan: LogScan
         yield batch
 
 
-def _next_batch(log: memoryview, start: int, generation: int) -> int | None:
+def _next_batch(log: memoryview, start: int, generation: int, nonce: bytes) -> int | None:
     """Where the next batch of this generation with a whole directory begins."""
     for position in range(start, len(log) - BATCH_HEADER_BYTES, BLOCK_BYTES):
-        if read_batch(log, position, generation=generation, number=None) is not None:
+        if read_batch(log, position, generation=generation, nonce=nonce, number=None) is not None:
             return position
     return None
+
+
+def _batch_header_at(log: memoryview, start: int) -> _BatchHeader | None:
+    """What may be a batch's header, of either version: no CRC was compared."""
+    magic = bytes(log[start : start + len(_BATCH_MAGIC)])
+    if magic == _BATCH_MAGIC and start + _BATCH.size <= len(log):
+        _, entries, generation, number, nonce, payload_bytes, crc = _BATCH.unpack_from(log, start)
+        return _BatchHeader(entries, generation, number, nonce, payload_bytes, crc, _BATCH.size)
+    if magic == _BATCH_1_MAGIC and start + _BATCH_1.size <= len(log):
+        _, entries, generation, number, payload_bytes, crc = _BATCH_1.unpack_from(log, start)
+        return _BatchHeader(entries, generation, number, b"", payload_bytes, crc, _BATCH_1.size)
+    return None
+
+
+def _whole_blocks(length: int) -> int:
+    return -(-length // BLOCK_BYTES) * BLOCK_BYTES

@@ -82,9 +82,9 @@ class Replay:
     def scan(self, log: memoryview, generation: Generation) -> LogScan:
         """Apply a whole log file."""
         scan = LogScan()
-        number = generation.header.generation
+        number, nonce = generation.header.generation, generation.header.nonce
         losses = 0
-        for batch in scan_log(log, generation=number, end=generation.end, scan=scan):
+        for batch in scan_log(log, generation=number, nonce=nonce, end=generation.end, scan=scan):
             if len(scan.damage) > losses:
                 losses = len(scan.damage)
                 self.suspect()

@@ -59,7 +59,7 @@ async def open_root(disk: Disk, settings: StoreSettings, random_bytes: Callable[
     await catalog.load(contents)
     await check_catalog(disk, catalog)
     await catalog.settle()
-    files = LogFiles(disk, settings, identity, await _log_bytes_max(disk, settings))
+    files = LogFiles(disk, settings, identity, await _log_bytes_max(disk, settings), random_bytes)
     replay = Replay(contents)
     await _open_logs(disk, settings, files, catalog, replay, identity)
     if replay.reports and not settings.accept_log_damage:
@@ -203,7 +203,8 @@ async def _replay(log: LogFile, generation: Generation, replay: Replay) -> None:
     content = memoryview(await log.file.read(0, log.file_bytes))
     scan = replay.scan(content, generation)
     await trio.lowlevel.checkpoint()
-    log.generation, log.used, log.ended = generation.header.generation, scan.end, True
+    log.generation, log.nonce = generation.header.generation, generation.header.nonce
+    log.used, log.ended = scan.end, True
     if generation.end is None:
         if scan.last is not None:
             await log.file.write(scan.last.start, [content[scan.last.start : scan.last.end]])

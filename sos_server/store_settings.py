@@ -30,8 +30,8 @@ class StoreSettings:
     copy_bytes_max: int = 64 << 20
     """Log files are read into memory up to this much at a time (one file at least) to be copied."""
     closing_seconds: float = 0.05
-    """With nothing to commit for this long, an empty batch says that the one before it was synced (see `STORAGE.md`): soon,
-    and yet seldom beside a client that waits for each of its appends."""
+    """With nothing to commit for this long, an empty batch says that the one before it was synced (`STORAGE.md`). Not
+    sooner, so that this seldom happens beside a client that waits for each of its appends."""
     idle_copy_seconds: float = 1.0
     """With nothing to commit for this long, everything is copied, so that the next start has nothing to replay."""
     reserve_bytes: int = 16 << 20

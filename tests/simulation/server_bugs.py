@@ -82,13 +82,12 @@ def _info_of_what_was_received(right: Right, namespace: Namespace, stored: Any) 
     return m.ObjectInfo(**{**fields, "size": stored.appender.written, "crc": stored.appender.crc})
 
 
-def _any_generation(right: Right, log: memoryview, start: int, *, generation: int, number: int | None) -> Any:
+def _any_generation(right: Right, log: memoryview, start: int, *, generation: int, nonce: bytes, number: Any) -> Any:
     """A recycled file's old batches pass for new ones."""
-    if start + log_format.BATCH_HEADER_BYTES <= len(log):
-        _, _, found, found_number, _, _ = log_format._BATCH.unpack_from(log, start)
-        if 0 < found < generation and found_number == number:
-            generation = found
-    return right(log, start, generation=generation, number=number)
+    found = log_format._batch_header_at(log, start)
+    if found is not None and 0 < found.generation < generation and found.number == number:
+        generation, nonce = found.generation, found.nonce
+    return right(log, start, generation=generation, nonce=nonce, number=number)
 
 
 def _no_back_links(right: Right, *args: Any, **named: Any) -> recovery.Chain:
@@ -120,7 +119,8 @@ async def _free_logs_before_copying(right: Right, copier: Copier, bytes_max: int
 async def _begin_replay_without_writing_again(log: LogFile, generation: recovery.Generation, replay: Any) -> None:
     content = memoryview(await log.file.read(0, log.file_bytes))
     scan = replay.scan(content, generation)
-    log.generation, log.used, log.ended = generation.header.generation, scan.end, True
+    log.generation, log.nonce = generation.header.generation, generation.header.nonce
+    log.used, log.ended = scan.end, True
 
 
 async def _end_without_waiting(appender: Appender) -> None:

@@ -21,8 +21,10 @@ from sos_server.log_format import (
     LogHeader,
     LogScan,
     ScannedBatch,
+    batch_length,
     decode_log_header,
     encode_log_header,
+    first_generation,
     read_batch,
     scan_log,
 )
@@ -64,16 +66,21 @@ def example(name: str) -> bytes:
     return bytes.fromhex("".join(words).replace(" ", ""))
 
 
-def make_batch(pieces: list[tuple[int, int, bytes]], *, generation: int = 7, number: int = 0) -> bytes:
+NONCE = bytes.fromhex("a0a1a2a3a4a5a6a7")
+
+
+def make_batch(
+    pieces: list[tuple[int, int, bytes]], *, generation: int = 7, number: int = 0, nonce: bytes = NONCE
+) -> bytes:
     batch = GatheredBatch(bytearray(1 << 20), 1 << 20)
     for object_number, offset, payload in pieces:
         batch.add_piece(object_number, offset, crc32c(payload), payload)
-    return bytes(batch.finish(generation=generation, number=number))
+    return bytes(batch.finish(generation=generation, number=number, nonce=nonce))
 
 
 def scan(log: bytes, end: int | None = None) -> tuple[list[ScannedBatch], LogScan]:
     result = LogScan()
-    return list(scan_log(memoryview(log), generation=7, end=end, scan=result)), result
+    return list(scan_log(memoryview(log), generation=7, nonce=NONCE, end=end, scan=result)), result
 
 
 @pytest.mark.parametrize("vector", vectors("rows")["rows"], ids=lambda vector: vector["type"])
@@ -104,21 +111,51 @@ def test_any_bytes_are_a_row_or_damage(data: bytes) -> None:
 
 
 def test_log_vectors_and_examples() -> None:
-    header = vectors("log")["header"]
+    header = vectors("log_2")["header"]
     fields = {name: plain(value) for name, value in header["fields"].items()}
     block = encode_log_header(LogHeader(**fields))
     assert block == bytes.fromhex(header["hex"]).ljust(BLOCK_BYTES, b"\0")
     assert decode_log_header(block) == LogHeader(**fields)
     assert example("log-header").ljust(BLOCK_BYTES, b"\0") == block
 
-    batch = vectors("log")["batch"]
-    content = bytes.fromhex(batch["hex"]).ljust(batch["bytes"], b"\0")
-    read = read_batch(memoryview(content), 0, generation=batch["generation"], number=batch["number"])
-    assert read is not None
-    assert [list(entry) for entry in read.entries] == batch["entries"]
-    assert read.is_whole(memoryview(content))
+    content = read_vector(vectors("log_2")["batch"])
     made = make_batch([(0, 0, encode_row(ObjectMade(2, 1, "a", 0))), (2, 0, b"hello")])
     assert made == content == example("log-batch").ljust(BLOCK_BYTES, b"\0")
+
+
+def test_log_files_of_version_1_are_read() -> None:
+    header = vectors("log")["header"]
+    fields = {name: plain(value) for name, value in header["fields"].items()}
+    block = bytes.fromhex(header["hex"]).ljust(BLOCK_BYTES, b"\0")
+    assert decode_log_header(block) == LogHeader(**fields, nonce=b"")
+    batch = read_vector(vectors("log")["batch"])
+    log = memoryview(block + batch + batch[:BLOCK_BYTES].replace(bytes(8), bytes(7) + b"\1", 1))
+    scanned = list(scan_log(log, generation=7, nonce=b"", end=None, scan=LogScan()))
+    assert [(read.start, read.payload_start) for read in scanned] == [(BLOCK_BYTES, BLOCK_BYTES + 32)]
+    assert (batch_length(batch[:100]), first_generation(batch)) == (len(batch), 7)
+    assert batch_length(batch[:31]) == 0
+
+
+def read_vector(vector: Any) -> bytes:
+    """The batch, read as the vector says that it is."""
+    content = bytes.fromhex(vector["hex"]).ljust(vector["bytes"], b"\0")
+    nonce = plain(vector.get("nonce", b""))
+    read = read_batch(memoryview(content), 0, generation=vector["generation"], nonce=nonce, number=vector["number"])
+    assert read is not None
+    assert [list(entry) for entry in read.entries] == vector["entries"]
+    assert read.is_whole(memoryview(content))
+    return content
+
+
+def test_without_the_generations_nonce_nothing_is_a_batch() -> None:
+    """Neither what comes next, nor what would make a tail look like damage; in no file of either version."""
+    other = make_batch([(2, 15000, b"forged")], number=3, nonce=bytes(8))
+    old = read_vector(vectors("log")["batch"]).replace(bytes(8), (3).to_bytes(8, "big"), 1)
+    for behind in (other, bytes(BLOCK_BYTES) + other, old):
+        batches, found = scan(LOG + behind)
+        assert [batch.start for batch in batches] == STARTS[:3]
+        assert (found.end, found.torn, found.damage) == (STARTS[3], None, [])
+    assert not list(scan_log(memoryview(LOG), generation=7, nonce=b"", end=None, scan=LogScan()))
 
 
 def test_catalog_vectors_and_example() -> None:
@@ -144,7 +181,13 @@ def test_a_changed_bit_is_never_overlooked(data: st.DataObject) -> None:
     """In a header, a record, or a batch with its payload: nothing is read from it any more."""
     header = encode_log_header(
         LogHeader(
-            generation=7, file_bytes=1, previous_generation=6, previous_end=0, catalog_sequence=0, identity=bytes(16)
+            generation=7,
+            file_bytes=1,
+            previous_generation=6,
+            previous_end=0,
+            catalog_sequence=0,
+            identity=bytes(16),
+            nonce=NONCE,
         )
     )
     record = encode_record(
@@ -152,12 +195,12 @@ def test_a_changed_bit_is_never_overlooked(data: st.DataObject) -> None:
         encode_rows([encode_row(ObjectMade(2, 1, "a", 0))]),
     )
     batch = make_batch([(2, 0, b"hello")])
-    which, used = data.draw(st.sampled_from([(header, 68), (record, 65), (batch, 61)]))
+    which, used = data.draw(st.sampled_from([(header, 76), (record, 65), (batch, 69)]))
     bit = data.draw(st.integers(0, 8 * used - 1))
     changed = bytearray(which)
     changed[bit // 8] ^= 1 << bit % 8
     if which is batch:
-        read = read_batch(memoryview(changed), 0, generation=7, number=0)
+        read = read_batch(memoryview(changed), 0, generation=7, nonce=NONCE, number=0)
         assert read is None or not read.is_whole(memoryview(changed))
         return
     try:
@@ -170,7 +213,7 @@ def test_a_changed_bit_is_never_overlooked(data: st.DataObject) -> None:
 def test_any_bytes_are_no_header_record_or_batch(data: bytes) -> None:
     assert decode_log_header(data) is None
     assert decode_record(data) is None
-    assert read_batch(memoryview(data), 0, generation=0, number=0) is None
+    assert read_batch(memoryview(data), 0, generation=0, nonce=b"", number=0) is None
 
 
 LOG = bytes(BLOCK_BYTES) + b"".join(make_batch([(2, n * 5000, bytes([n]) * 5000)], number=n) for n in range(3))
@@ -203,14 +246,14 @@ def test_a_torn_payload_still_tells_whose_it_was() -> None:
     assert [entry[:3] for entry in found.torn.entries] == [(2, 10000, 5000)]
 
 
-@pytest.mark.parametrize("place", [0, 5, 30, 1000])
+@pytest.mark.parametrize("place", [0, 5, 38, 1000])
 @pytest.mark.parametrize("end", [None, STARTS[3]])
 def test_damage_before_the_end_is_not_taken_for_a_tail(place: int, end: int | None) -> None:
     log = bytearray(LOG)
     log[STARTS[1] + place] ^= 1
     batches, found = scan(bytes(log), end)
     assert found.end == STARTS[3]
-    if place < 32:
+    if place < 40:
         assert found.damage == [STARTS[1]]
         assert [batch.start for batch in batches] == [STARTS[0], STARTS[2]]
     else:

@@ -23,7 +23,7 @@ from sos_server.rows import (
     Row,
     encode_row,
 )
-from tests.sos_server.test_store_formats import make_batch
+from tests.sos_server.test_store_formats import NONCE, make_batch
 
 HISTORY: list[Row] = [
     NamespaceMade(1, "n", bytes(16)),
@@ -46,6 +46,7 @@ def header(generation: int, *, previous: int = 0, previous_end: int = 0, sequenc
         previous_end=previous_end,
         catalog_sequence=sequence,
         identity=bytes(16),
+        nonce=NONCE,
     )
 
 
@@ -203,14 +204,14 @@ def test_what_may_have_lost_bytes_at_its_end_is_damaged_when_a_start_accepts_the
 
 def test_rows_that_are_lost_take_with_them_what_rests_on_them() -> None:
     rows = [row(NamespaceMade(1, "n", bytes(16))), row(ObjectMade(2, 1, "x", 0)), (2, 0, b"bytes")]
-    replay = replayed(rows, [row(NamespaceMade(5, "m", bytes(16)))], damage=(BLOCK_BYTES + 32 + 3,))
+    replay = replayed(rows, [row(NamespaceMade(5, "m", bytes(16)))], damage=(BLOCK_BYTES + 40 + 3,))
     assert list(replay.contents.namespaces) == ["m"]
     assert len(replay.reports) == 2
 
 
 def test_a_torn_batch_says_what_it_cut() -> None:
     made = [row(NamespaceMade(1, "n", bytes(16))), row(ObjectMade(2, 1, "x", 0)), (2, 0, b"kept")]
-    replay = replayed(made, [(2, 4, b"never synced"), (9, 0, b"?")], damage=(2 * BLOCK_BYTES + 40,))
+    replay = replayed(made, [(2, 4, b"never synced"), (9, 0, b"?")], damage=(2 * BLOCK_BYTES + 48,))
     stored = replay.contents.objects[2]
     assert (stored.size, stored.cut_bytes, stored.damaged) == (4, 12, False)
     assert replay.reports == []
