@@ -12,11 +12,13 @@ from journal.backup_mark import MARK_BYTES_MAX, MARK_NAME, BackupMark, MarkedObj
 from journal.copies import DirectoryCopy
 from journal.errors import DamagedJournalError, JournalCode, refused
 from journal.index_snapshot import parse_snapshot_name, snapshots_on_chain
+from journal.moments import AtBatch, AtLsn
 from journal.reading import open_reader, read_whole
 from journal.repairing import read_segment, read_snapshot
 from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
+    from journal.moments import Moment
     from journal.reading import VolumeReader
     from journal.record import Lsn
 
@@ -47,6 +49,21 @@ async def shortfall_of(reader: VolumeReader) -> str | None:
                 f"(`verify` shows where; `backup` mends it; --at {now} shows what is left)"
             )
     return None
+
+
+async def check_whole(reader: VolumeReader) -> None:
+    """LOST if a backup that is read from does not go as far as it should."""
+    if shortfall := await shortfall_of(reader):
+        raise DamagedJournalError(JournalCode.LOST, shortfall)
+
+
+async def check_moment(reader: VolumeReader, moment: Moment, lsn: int) -> None:
+    """LOST if `lsn`, which was found for the moment, is only the end of what is left of a backup.
+
+    An LSN or a batch that was asked for is there or not; a time, or now, may lie in what is missing.
+    """
+    if lsn >= reader.acknowledged_lsn and not isinstance(moment, AtLsn | AtBatch):
+        await check_whole(reader)
 
 
 async def crc_of(copy: DirectoryCopy, name: str, size: int) -> int | None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from journal.backups import check_moment
 from journal.batches import BatchHistory
 from journal.change import Commit, Rename, decode_change
 from journal.cli.locations import parse_location
@@ -143,6 +144,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         async with self._question.reader() as reader:
             moment = parse_moment(self._question.at, now_ms=time.time_ns() // 1_000_000, zone=dt.UTC)
             pinned = await reader.lsn_of(moment, path=self._question.path)
+            await check_moment(reader, moment, pinned)
             if self._question.table != "records":
                 return [LogRange(0, pinned)]
             ranges = [

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from journal.backups import Backup, wanted_objects
+from journal.backups import Backup, check_whole, wanted_objects
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import count_text, note, print_json, printable, progress, size_text
 from journal.cli.pins import pinned
 from journal.cli.running import run_async
-from journal.cli.views import check_whole, open_log
+from journal.cli.views import open_log, read_from
 from journal.copies import open_directory_copy
 from journal.plain_tree import make_directories
 
@@ -63,6 +63,7 @@ async def _backup(location: Location, directory: Path, dry_run: bool, style: Sty
             "damaged": [] if made is None else made.damaged,
             "bytes": sum(missing.values()),
             "lsn": lsn,
+            "read_from": read_from(reader),
             "dry_run": dry_run,
         }
         if style.json:

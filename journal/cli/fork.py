@@ -71,7 +71,13 @@ async def _fork(
         files = [_new_file(view, status, source.path) async for status in view.walk(source.path)]
         files = [file for file in files if not f"/{file.path}".startswith(f"/{SCRATCH_PREFIX}")]
         size = sum(file.size for file in files)
-        summary = {"files": len(files), "bytes": size, "lsn": view.lsn, "target": str(target)}
+        summary = {
+            "files": len(files),
+            "bytes": size,
+            "lsn": view.lsn,
+            "target": str(target),
+            "read_from": view.read_from,
+        }
         if not dry_run:
             async with _opened(target, source, to_service, access, reader) as volume:
                 if await is_taken(volume, target.path):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
+from click.core import ParameterSource
 
 from journal.moments import parse_moment
 from sos_client.wire.errors import SosError
@@ -35,6 +36,7 @@ class Access:
     directory: Path | None
     token: bytes | None
     tls: ssl.SSLContext | None
+    variables: tuple[str, ...] = ()  # of the environment, which named what the command line did not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,27 @@ def token_of(file: Path | None) -> bytes | None:
         raise click.UsageError(f"the token cannot be used: {error}") from error
 
 
+_PLACES: Final = {"service": "SOS_SERVICE", "servers": "SOS_SERVERS", "copy_directory": ""}
+"""Options that say where a volume is, and the variables that stand in for them."""
+
+
+def _from_environment(options: dict[str, Any]) -> tuple[str, ...]:
+    """The variables that count. What the command line names stands alone: a backup is not read together with servers
+    that some variable happens to name, or an empty directory would be restored from these."""
+    context = click.get_current_context()
+    sources = {option: context.get_parameter_source(option) for option in _PLACES}
+    variables = [option for option, source in sources.items() if source is ParameterSource.ENVIRONMENT]
+    if ParameterSource.COMMANDLINE in sources.values():
+        for option in variables:
+            options[option] = None
+        return ()
+    return tuple(_PLACES[option] for option in variables)
+
+
 def _access(options: dict[str, Any]) -> Access:
+    variables = _from_environment(options)
     return Access(
+        variables=variables,
         services=split_addresses(options.pop("service")),
         servers=split_addresses(options.pop("servers")),
         directory=options.pop("copy_directory"),

@@ -120,6 +120,11 @@ def note(message: str) -> None:
     click.secho(printable(message), fg=DOUBTFUL, err=True)
 
 
+def remark(message: str) -> None:
+    """What is always said, on stderr, and seldom needed."""
+    click.secho(printable(message), fg=QUIET, err=True)
+
+
 @contextmanager
 def progress(title: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
     """A bar on stderr while the block runs, if that is a terminal; call what it gives with bytes done."""

@@ -130,7 +130,8 @@ def _print_plan(files: tuple[PlannedFile, ...], style: Style) -> None:
 
 def _report(what: str, plan: Plan, view: View, directory: Path, style: Style) -> None:
     if style.json:
-        print_json({what: str(directory), "files": len(plan.files), "bytes": plan.bytes, "lsn": view.lsn})
+        done = {what: str(directory), "files": len(plan.files), "bytes": plan.bytes, "lsn": view.lsn}
+        print_json(done | {"read_from": view.read_from})
     else:
         as_of = "" if view.lsn is None else f", as of LSN {view.lsn}"
         written = f"{what} {count_text(len(plan.files), 'file')}, {size_text(plan.bytes)}"

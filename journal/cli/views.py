@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from journal.backups import shortfall_of
+from journal.backups import check_moment, shortfall_of
 from journal.cli.options import is_now, moment_of
-from journal.cli.output import note
+from journal.cli.output import note, remark
 from journal.copies import MemberCopy, open_directory_copy, open_member_copy
-from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, refused
+from journal.errors import JournalCode, JournalError, UnavailableError, refused
 from journal.gateway.client import ClientSettings, open_volume
 from journal.gateway.limits import CLIENT_SECONDS
-from journal.moments import AtBatch, AtLsn
 from journal.paths import name_of
 from journal.plain_directory import Source
 from journal.range_reading import group_extents, read_group
@@ -45,6 +44,7 @@ class View(Source, Protocol):
     """What the verbs that look at files need."""
 
     lsn: int | None  # None: whatever the service has now
+    read_from: list[str]  # addresses and directories
 
     async def stat(self, path: str) -> FileStatus:
         """NOT_FOUND if there is nothing."""
@@ -73,6 +73,7 @@ class LogView:
         self.reader = reader
         self.image = image
         self.lsn: int | None = image.lsn
+        self.read_from = read_from(reader)
 
     async def stat(self, path: str) -> FileStatus:
         return self.image.tree.stat(path)
@@ -104,9 +105,10 @@ class LogView:
 class ServiceView:
     """From a journal service: the present."""
 
-    def __init__(self, volume: RemoteVolume) -> None:
+    def __init__(self, volume: RemoteVolume, services: Sequence[str]) -> None:
         self.volume = volume
         self.lsn: int | None = None
+        self.read_from = list(services)
 
     async def stat(self, path: str) -> FileStatus:
         return await self.volume.stat(path)
@@ -177,24 +179,25 @@ async def open_log(access: Access, volume: str) -> AsyncIterator[VolumeReader]:
             note(f"warning: {problem.message}")
         if shortfall := await shortfall_of(reader):
             note(f"warning: {shortfall}")
+        _say_source("log", read_from(reader), access)
         yield reader
 
 
-async def check_whole(reader: VolumeReader) -> None:
-    """LOST if a backup that is read from does not go as far as it should."""
-    if shortfall := await shortfall_of(reader):
-        raise DamagedJournalError(JournalCode.LOST, shortfall)
+def read_from(reader: VolumeReader) -> list[str]:
+    """The addresses and directories that a log is read from."""
+    return [copy.label for copy in reader.copies if copy.label not in reader.problems]
+
+
+def _say_source(what: str, places: Sequence[str], access: Access) -> None:
+    """Where an answer comes from is a part of it: another directory or variable would have given another one."""
+    variables = f" (from {', '.join(access.variables)})" if access.variables else ""
+    remark(f"reading the {what} at {', '.join(places)}{variables}")
 
 
 async def image_of(reader: VolumeReader, moment: Moment, *, path: str = "") -> Image:
-    """The image of a moment.
-
-    Where a backup is cut short or damaged, the end of what is left of it is not taken for a moment that may lie behind:
-    LOST, unless the moment is an LSN or a batch, which are there or not.
-    """
+    """The image of a moment; LOST if that may lie in what a backup lacks."""
     image = await reader.image(moment, path=path)
-    if image.lsn >= reader.acknowledged_lsn and not isinstance(moment, AtLsn | AtBatch):
-        await check_whole(reader)
+    await check_moment(reader, moment, image.lsn)
     return image
 
 
@@ -216,7 +219,8 @@ async def open_view(access: Access, location: Location, at: str, style: Style) -
     """The present from the service if one is named, otherwise any moment from the log."""
     if access.services and is_now(at):
         async with open_service(access, location.volume) as volume:
-            yield ServiceView(volume)
+            _say_source("service", access.services, access)
+            yield ServiceView(volume, access.services)
     else:
         moment = moment_of(at, style)
         async with open_log(access, location.volume) as reader:

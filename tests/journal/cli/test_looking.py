@@ -109,6 +109,7 @@ def test_who_waits_for_a_silent_service_is_told_so() -> None:
     command = [sys.executable, "-m", "journal", "ls", "v", "--service", "127.0.0.1:1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
         assert waiting.stderr is not None
+        assert waiting.stderr.readline() == "reading the service at 127.0.0.1:1\n"
         assert waiting.stderr.readline() == "127.0.0.1:1: connection refused; trying for up to 120 s\n"
         waiting.kill()
 

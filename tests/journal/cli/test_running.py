@@ -23,7 +23,7 @@ def test_whoever_reads_the_output_may_have_enough_of_it(volume: VolumeOnDisk, ve
     command = [sys.executable, "-m", "journal", verb, "payments", "--dir", str(volume.root)]
     ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (ended.returncode, ended.stderr) == (0, f"reading the log at {volume.root}/payments\n")
 
 
 @pytest.mark.parametrize(
