@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from journal.background import together
 from journal.chain_reading import Chain, read_header
 from journal.errors import DamagedJournalError, JournalCode, JournalError
-from journal.index_snapshot import snapshots_on_chain
-from journal.log import SnapshotObject
-from journal.reading import VolumeReader
+from journal.index_snapshot import SnapshotObject, snapshots_on_chain
+from journal.reading import VolumeReader, whole_snapshot
 from journal.record import Lsn, Record
-from journal.recovery import END, Base, Sight, View, chain_of, next_record
+from journal.recovery import END, Base, Sight, View, chain_of, lost, next_record
 from journal.segment import SegmentHeader, SegmentReader, decode_segment_header, parse_segment_name
 
 if TYPE_CHECKING:
@@ -186,21 +185,51 @@ async def _advance(copy: Copy, link: Link, at: _At, records: list[Record]) -> Vi
         raise CopySilentError(copy) from error
 
 
-async def trim_snapshot(
-    assembly: Assembly, headers: dict[str, SegmentHeader], copies: Sequence[Copy]
-) -> SnapshotObject | None:
-    """The index snapshot that stands for what was trimmed: the newest on the chain that a copy has. None: no trim."""
-    if not headers[assembly.links[-1].segment].trim:
-        return None
-    sizes: dict[str, int] = {}
-    for copy in copies:
-        for name, stored in (await copy.list()).items():
-            if stored.sealed:  # one that is not may have been cut short
-                sizes[name] = stored.size
-    bases = (headers[link.segment].base for link in assembly.links)
-    boundaries = {base.end: base.chain for base in bases if base is not None}
-    usable = snapshots_on_chain(sizes, boundaries, lsn=assembly.end.end)
-    return SnapshotObject(name=str(usable[0]), size=sizes[str(usable[0])]) if usable else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingSnapshot:
+    """The index snapshot that every member is to hold; its bytes are there if some member is to be given it."""
+
+    stored: SnapshotObject
+    data: bytes | None
+
+
+async def standing_snapshot(
+    assembly: Assembly, headers: dict[str, SegmentHeader], local: Copy | None
+) -> StandingSnapshot | None:
+    """What stands for all before it: the newest index snapshot that all members hold sealed, or that a copy has whole.
+
+    None if nothing was trimmed and there is none. LOST if something was trimmed, and none is whole anywhere.
+    """
+    last = headers[assembly.links[-1].segment]
+    held = [await copy.list() for copy in assembly.copies]
+    sealed = {name for objects in held for name, stored in objects.items() if stored.sealed}
+    others = {name for objects in held for name in objects} | set({} if local is None else await _listed(local))
+    boundaries = {base.end: base.chain for link in assembly.links if (base := headers[link.segment].base) is not None}
+    for names in (sealed, others - sealed):  # one that is not sealed anywhere may have been cut short
+        for parsed in snapshots_on_chain(names, boundaries, lsn=assembly.end.end):
+            name = str(parsed)
+            sizes = {objects[name].size if name in objects and objects[name].sealed else -1 for objects in held}
+            if parsed.lsn < max(last.trim, last.oldest):
+                continue
+            if len(sizes) == 1 and -1 not in sizes:
+                return StandingSnapshot(stored=SnapshotObject(name=name, size=sizes.pop()), data=None)
+            try:
+                data = await whole_snapshot([*assembly.copies, *([] if local is None else [local])], name)
+            except DamagedJournalError:
+                continue  # an older one and more of the log give the same
+            return StandingSnapshot(stored=SnapshotObject(name=name, size=len(data)), data=data)
+    if assembly.links[0].start > 0:
+        start = assembly.links[0].start
+        message = f"the log before LSN {start} was trimmed, and no index snapshot that stands for it is whole"
+        raise lost(start, message)
+    return None
+
+
+async def _listed(local: Copy) -> Iterable[str]:
+    try:
+        return await local.list()
+    except JournalError:
+        return ()  # a disk that cannot be read is a cache that is gone
 
 
 async def image_of(volume: str, assembly: Assembly, headers: dict[str, SegmentHeader], copies: Sequence[Copy]) -> Image:

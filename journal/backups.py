@@ -13,8 +13,8 @@ from journal.copies import DirectoryCopy
 from journal.errors import DamagedJournalError, JournalCode, refused
 from journal.index_snapshot import parse_snapshot_name, snapshots_on_chain
 from journal.moments import AtBatch, AtLsn
-from journal.reading import open_reader, read_whole
-from journal.repairing import read_segment, read_snapshot
+from journal.reading import open_reader, read_whole, whole_snapshot
+from journal.repairing import read_segment
 from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Backup:
         reader = self._reader
         link = next((link for link in reader.chain.links if link.segment == name), None)
         if link is None:
-            return await read_snapshot(reader, name, reader.copies)
+            return await whole_snapshot(reader.copies, name)
         return await read_segment(link, reader.copies, stop=link.start + self.wanted[name])
 
     async def finish(self) -> Lsn:

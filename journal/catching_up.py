@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from journal.errors import DamagedJournalError, JournalError, UnavailableError
+from journal.copies import MemberCopy
+from journal.errors import DamagedJournalError, UnavailableError
+from journal.reading import read_whole
 from journal.record import Lsn
 from journal.recovery import lost
 from journal.segment import SegmentReader
@@ -138,20 +140,29 @@ class Filling:
             ) as stream:
                 await stream.send(memoryview(data)[size:])
 
-    async def snapshot(self, name: str, *, size: int, copies: Sequence[Copy]) -> None:
-        """Make the member have an index snapshot that some copy has."""
-        for copy in copies:
-            try:
-                stored = (await copy.list()).get(name)
-                if stored is None:
-                    continue
-                data = b"".join([piece async for piece in _pieces(copy, name, stored.size)])
-            except JournalError:
-                continue
-            if len(data) == stored.size:
-                await self.whole(name, data, size=size)
-                return
-        raise lost(0, f"no copy that answers has the index snapshot {name}")
+    async def snapshot(self, name: str, data: bytes) -> None:
+        """Make the member have this index snapshot, sealed: what is not sealed may be cut short, and counts nowhere."""
+        there = (await self.sizes()).get(name)
+        if there == (len(data), True):
+            return
+        stored_as, size = name, 0
+        if there is not None and await self._begins(name, data):
+            size, _ = there
+        elif there is not None:
+            stored_as = next_name(self._objects[name])
+        await self.whole(stored_as, data, size=size)
+        await self.seal(stored_as, size=len(data))
+
+    async def _begins(self, name: str, data: bytes) -> bool:
+        """Whether what the member has of an object is the beginning of `data`, and can be gone on with."""
+        one = self._objects[name]
+        if one.sealed or one.size > len(data):
+            return False
+        try:
+            present = await read_whole(MemberCopy(self._client, label="", volume=self._volume), name, one.size)
+        except DamagedJournalError:
+            return False
+        return present == data[: one.size]
 
     async def delete(self, name: str) -> None:
         """Seal and delete an object that was listed. RefusedError (RETAINED) while the server keeps it."""
@@ -169,13 +180,3 @@ class Filling:
         except RefusedError as error:
             if error.code is not ErrorCode.SEALED:
                 raise
-
-
-async def _pieces(copy: Copy, name: str, size: int) -> AsyncGenerator[bytes, None]:
-    at = 0
-    while at < size:
-        piece = await copy.read(name, at, min(_PIECE_BYTES, size - at))
-        if not piece:
-            return
-        yield piece
-        at += len(piece)

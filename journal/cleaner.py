@@ -17,7 +17,7 @@ from journal.segment import parse_segment_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from journal.log import SnapshotObject
+    from journal.index_snapshot import SnapshotObject
     from journal.recovery import Link
 
 # Beyond so much more than what is live and what is retained, live content of the oldest segment is copied forward. A

@@ -14,8 +14,7 @@ from journal import nodes
 from journal.chain_reading import read_header
 from journal.cleaner import Boundary
 from journal.errors import JournalError
-from journal.index_snapshot import decode_snapshot, parse_snapshot_name
-from journal.log import SnapshotObject
+from journal.index_snapshot import SnapshotObject, checked_snapshot, parse_snapshot_name
 from journal.reading import read_whole
 from journal.segment import decode_segment_header
 
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from journal.membership import Member
 
 
-async def earlier_boundaries(journal: Journal) -> dict[int, Boundary]:
-    """Boundaries of the chain with a snapshot that is whole on enough members. Their references are not read yet."""
+async def earlier_boundaries(journal: Journal) -> tuple[dict[int, Boundary], dict[int, set[Member]]]:
+    """Boundaries of the chain with a snapshot that enough members hold; and who. Their references are not read yet."""
     holders: dict[str, set[Member]] = defaultdict(set)
     sizes: dict[str, int] = {}
     for replica in list(journal.replicas.connected()):
@@ -39,7 +38,8 @@ async def earlier_boundaries(journal: Journal) -> dict[int, Boundary]:
             if stored.sealed:
                 holders[name].add(replica.member)
                 sizes[name] = stored.size
-    found = {}
+    found: dict[int, Boundary] = {}
+    holding: dict[int, set[Member]] = {}
     for name, members in holders.items():
         parsed = parse_snapshot_name(name)
         if parsed is None or not journal.log.progress.is_durable_on(members):
@@ -51,7 +51,8 @@ async def earlier_boundaries(journal: Journal) -> dict[int, Boundary]:
         if opened is not None and opened[1] == parsed.chain:
             snapshot = SnapshotObject(name=name, size=sizes[name])
             found[int(parsed.lsn)] = Boundary(lsn=parsed.lsn, lived_ms=opened[0], snapshot=snapshot, references=None)
-    return found
+            holding[int(parsed.lsn)] = members
+    return found, holding
 
 
 async def _opening(copies: Sequence[Copy], segment: str) -> tuple[int, bytes] | None:
@@ -73,7 +74,8 @@ async def with_references(boundary: Boundary, copies: Sequence[Copy]) -> Boundar
         return boundary
     for copy in copies:
         try:
-            image = decode_snapshot(await read_whole(copy, boundary.snapshot.name, boundary.snapshot.size))
+            data = await read_whole(copy, boundary.snapshot.name, boundary.snapshot.size)
+            image = checked_snapshot(boundary.snapshot.name, data)
         except JournalError:
             continue
         return dataclasses.replace(boundary, references=references_of(image))

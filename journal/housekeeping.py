@@ -21,8 +21,7 @@ from journal.change import Relocate, Trim
 from journal.cleaner import Boundary, Retention
 from journal.earlier_snapshots import earlier_boundaries, references_of, with_references
 from journal.errors import JournalError
-from journal.index_snapshot import encode_snapshot, name_of_snapshot
-from journal.log import SnapshotObject
+from journal.index_snapshot import SnapshotObject, encode_snapshot, name_of_snapshot
 from journal.nodes import Extent
 from journal.record import Lsn
 from journal.volume import VolumeDescription
@@ -140,17 +139,22 @@ class Housekeeping:
     def settled(self) -> dict[str, int]:
         """What the header that is written now says of the past: what was proposed, unless a pin has come since.
 
-        A trim that an earlier owner has proposed is none: what it rests on is not known.
+        A trim that an earlier owner has proposed is none: what it rests on is not known. Nor is one for which not every
+        member that counts has an index snapshot.
         """
         header, (trim, oldest) = self._journal.log.segment, self._proposed
-        if oldest <= header.oldest or trim > self._journal.acknowledged.trim or oldest > self._pinned():
+        stands = self._journal.log.progress.may_trim(max(trim, oldest))
+        if not stands or oldest <= header.oldest or trim > self._journal.acknowledged.trim or oldest > self._pinned():
             trim, oldest = header.trim, header.oldest
         return {"trim": trim, "oldest": oldest}
 
     async def _look_back(self) -> None:
         """Once: what earlier owners have left."""
         if not self._looked_back:
-            self._boundaries = await earlier_boundaries(self._journal) | self._boundaries
+            earlier, holding = await earlier_boundaries(self._journal)
+            self._boundaries = earlier | self._boundaries
+            for boundary in earlier.values():
+                self._journal.log.progress.keep(boundary.snapshot, holding[boundary.lsn])
             self._looked_back = True
 
     async def _resolved(self, boundary: Boundary | None) -> Boundary | None:
@@ -189,6 +193,7 @@ class Housekeeping:
         snapshot = SnapshotObject(name=name, size=len(data))
         self._last, self._last_lsn = snapshot, image.lsn
         if self._journal.log.progress.is_durable_on(holding):
+            self._journal.log.progress.keep(snapshot, holding)
             self._boundaries[image.lsn] = Boundary(
                 lsn=image.lsn, lived_ms=image.lived_ms, snapshot=snapshot, references=references_of(image)
             )
@@ -198,8 +203,7 @@ class Housekeeping:
         if filling is None:
             return False
         try:
-            await filling.whole(name, data)
-            await filling.seal(name, size=len(data))
+            await filling.snapshot(name, data)
         except (SosError, JournalError) as error:
             _LOG.warning("%s has not taken the index snapshot %s: %s", replica.member, name, error)
             return False
@@ -217,12 +221,16 @@ class Housekeeping:
             log.retain(trim)
         if not trim:
             return
-        log.trim_snapshot = past.snapshot
         self._boundaries = {lsn: one for lsn, one in self._boundaries.items() if lsn >= past.lsn}
-        kept = [one.snapshot.name for one in self._boundaries.values()]
+        kept = [name for name, one in log.progress.snapshots.items() if one.lsn >= past.lsn]
+        if not kept:
+            return
+        log.progress.keep_only(kept)
         for name in cleaner.superfluous(await journal.local.names(), log.links, kept, trim=past.lsn):
             await journal.local.forget(name)
         for replica in self._connected():
+            if log.progress.missing_snapshots(replica.member):
+                continue  # what it has of the past is all that it has
             try:
                 await self._delete_on(replica, kept, past.lsn)
             except (SosError, JournalError) as error:
@@ -252,8 +260,8 @@ class Housekeeping:
             self._journal.write(Relocate(path=path, object=extent.object, offset=extent.offset), data)
             await self._journal.log.acknowledged.wait(self._journal.log.end)  # one at a time: writers come first
 
-    def _connected(self) -> Iterator[Replica]:
-        return iter([one for one in self._journal.replicas.connected() if one.is_in_sync])
+    def _connected(self) -> list[Replica]:
+        return [one for one in self._journal.replicas.connected() if one.is_in_sync]
 
     def _filling(self, replica: Replica) -> Filling | None:
         if replica.client is None:

@@ -65,6 +65,19 @@ class SnapshotName:
         return f"{self.lsn:016x}-{self.epoch:08x}-{self.chain.hex()}.idx"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotObject:
+    """An index snapshot as an object."""
+
+    name: str
+    size: int
+
+    @property
+    def lsn(self) -> Lsn:
+        """The moment that it is of."""
+        return Lsn(int(self.name[:16], 16))
+
+
 def parse_snapshot_name(name: str) -> SnapshotName | None:
     """What the name says, or None if it is no index snapshot's."""
     match = _NAME.fullmatch(name)
@@ -154,6 +167,14 @@ def decode_snapshot(data: bytes | memoryview) -> Image:
         return _image(_unpacked(body), version)
     except (ValueError, TypeError, struct.error, ProtocolError, UnicodeError) as error:
         raise damaged(f"the index snapshot makes no sense: {error}") from error
+
+
+def checked_snapshot(name: str, data: bytes | memoryview) -> Image:
+    """The same, of the moment that the object's name says: bytes that are whole may still be another snapshot's."""
+    image, wanted = decode_snapshot(data), parse_snapshot_name(name)
+    if wanted is None or (image.lsn, image.chain) != (wanted.lsn, wanted.chain):
+        raise damaged("the snapshot is not of the moment that its name says")
+    return image
 
 
 def _unpacked(body: memoryview) -> list[object]:

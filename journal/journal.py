@@ -81,7 +81,8 @@ class Journal:
         self.log = Log(
             opened.end, progress, settings=settings, timekeeper=opened.timekeeper, wall_ms=surroundings.wall_ms
         )
-        self.log.trim_snapshot = opened.snapshot
+        if opened.snapshot is not None:
+            progress.keep(opened.snapshot, ())
         self.pending = opened.image
         self.acknowledged = opened.image.copy(OperationWindow())
         self.acknowledged.keeps_answers = False

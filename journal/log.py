@@ -36,14 +36,6 @@ def monotonic_ms() -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotObject:
-    """An index snapshot as an object."""
-
-    name: str
-    size: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
     """Where a takeover has left the log: the header just written, and what lies before it."""
 
@@ -73,7 +65,6 @@ class Log:
         self.tail = LogTail(lsn=end.lsn, bytes_max=settings.tail_bytes_max)
         self.acknowledged = Acknowledgement(end.lsn, wait_seconds=settings.quorum_seconds)
         self.grown = trio.lowlevel.ParkingLot()
-        self.trim_snapshot: SnapshotObject | None = None  # part of the retained chain: the image where it begins
         self.granted: set[Member] = set(end.segment.granted)
         self.on_acknowledged: Callable[[], None] = lambda: None
         self.segment_lived_ms = timekeeper.last_ms - end.segment.paused_ms  # when the segment at hand was opened

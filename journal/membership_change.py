@@ -8,13 +8,18 @@ see a pause.
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import trio
 
 from journal.catching_up import Filling
+from journal.chain_reading import read_header
 from journal.copies import MemberCopy
-from journal.errors import JournalCode, JournalError, UnavailableError, journal_error, refused
+from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, journal_error, refused
 from journal.gateway.owner_board import GIVEN_BACK, ServerBoard
+from journal.index_snapshot import snapshots_on_chain
 from journal.local_log import LocalLog, open_local_log
 from journal.member_links import member_links
 from journal.membership import (
@@ -25,12 +30,13 @@ from journal.membership import (
     without_member,
 )
 from journal.opening import take_over
-from journal.reading import open_reader
+from journal.reading import open_reader, whole_snapshot
+from journal.segment import decode_segment_header
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from journal.copies import Copy
@@ -38,6 +44,8 @@ if TYPE_CHECKING:
     from journal.reading import VolumeReader
     from journal.segment import SegmentHeader
     from journal.settings import Surroundings
+
+_GIVE_BACK_SECONDS: Final = 20.0  # servers that do not answer then have not heard of the change either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +77,8 @@ async def change_members(
         joining = None if wish.joining is None else await _newcomer(links, wish.joining, reader, progress)
         new = _changed(old, leaving, joining)
         known = [*servers, *(member.address for member in new.members)]
-        opened = await take_over(links, known, LocalLog(None), surroundings, change=new)
-        await _give_back(volume, opened.end.segment, surroundings)
+        async with _giving_back(volume, known, surroundings) as claimed:
+            opened = await take_over(links, known, LocalLog(None), surroundings, change=new, claimed=claimed)
         return opened.end.segment
 
 
@@ -83,22 +91,35 @@ async def accept_loss(
     member has. Errors as of a takeover: at least one member must answer.
     """
     async with open_local_log(directory, volume) as local, member_links(volume, surroundings) as links:
-        opened = await take_over(links, servers, local, surroundings, accept_loss=True)
-        await _give_back(volume, opened.end.segment, surroundings)
+        async with _giving_back(volume, servers, surroundings) as claimed:
+            opened = await take_over(links, servers, local, surroundings, accept_loss=True, claimed=claimed)
         return opened.end.segment
 
 
-async def _give_back(volume: str, header: SegmentHeader, surroundings: Surroundings) -> None:
-    """Let the services know that they may take the volume over again."""
-    board = ServerBoard(
-        servers=[member.address for member in header.membership.configuration.members],
-        address=GIVEN_BACK,
-        log=EventLog(least=Level.ERROR),
-        token=surroundings.token,
-        tls=surroundings.tls,
-        dial=surroundings.dial,
-    )
-    await board.publish(volume, epoch=header.epoch, holder=header.holder)
+@asynccontextmanager
+async def _giving_back(
+    volume: str, servers: Sequence[str], surroundings: Surroundings
+) -> AsyncIterator[Callable[[int, bytes], None]]:
+    """Let the services know afterwards that they may take the volume over again.
+
+    However it ends: an attempt that failed, or was interrupted, may have taken the volume from its service.
+    """
+    last: list[tuple[int, bytes]] = []
+    try:
+        yield lambda epoch, holder: last.append((epoch, holder))
+    finally:
+        if last:
+            board = ServerBoard(
+                servers=servers,
+                address=GIVEN_BACK,
+                log=EventLog(least=Level.ERROR),
+                token=surroundings.token,
+                tls=surroundings.tls,
+                dial=surroundings.dial,
+            )
+            epoch, holder = last[-1]
+            with trio.move_on_after(_GIVE_BACK_SECONDS, shield=True):
+                await board.publish(volume, epoch=epoch, holder=holder)
 
 
 def find_member(configuration: Configuration, text: str) -> Member:
@@ -144,16 +165,17 @@ async def _newcomer(links: MemberLinks, address: str, reader: VolumeReader, prog
         filling = Filling(client, links.volume, epoch=info.epoch, holder=info.holder)
         sizes = await filling.sizes()
         known = {link.segment for link in reader.chain.links}
-        strange = [name for name in sizes if name.endswith(".seg") and name not in known]
-        if strange:
-            raise refused(
-                JournalCode.VOLUME_EXISTS, f"{address} has segments of another volume {links.volume}: {strange[0]}"
-            )
+        copy = MemberCopy(client, label=address, volume=links.volume)
+        for name in sizes:
+            if name.endswith(".seg") and name not in known and await _is_of_another(copy, name, reader):
+                message = f"{address} has segments of another volume {links.volume}: {name}"
+                raise refused(JournalCode.VOLUME_EXISTS, message)
         for link in reader.chain.links:
             if link.end is not None:
                 size = sizes.get(link.segment, (0, False))[0]
                 await filling.segment(link, size=size, end=link.end, copies=reader.copies)
                 progress(link.end - link.start)
+        await _give_snapshot(filling, reader)
     except RefusedError as error:
         if error.code in (ErrorCode.AUTH, ErrorCode.DENIED):
             raise journal_error(JournalCode[error.code.name], f"{address}: {error.message}") from error
@@ -163,3 +185,23 @@ async def _newcomer(links: MemberLinks, address: str, reader: VolumeReader, prog
     except SosError as error:
         raise UnavailableError(JournalCode.UNAVAILABLE, f"{address} does not answer: {error}") from error
     return Member(identity=client.server_identity, incarnation=info.incarnation, address=address)
+
+
+async def _is_of_another(copy: Copy, name: str, reader: VolumeReader) -> bool:
+    """Whether a segment that is not on the chain is none of an earlier attempt, nor one that was trimmed since."""
+    try:
+        record = await read_header(copy, name)
+    except DamagedJournalError:
+        return True
+    return record is not None and decode_segment_header(record.meta).volume_id != reader.header.volume_id
+
+
+async def _give_snapshot(filling: Filling, reader: VolumeReader) -> None:
+    """The newest index snapshot, so that the takeover need not. What it needs, it gives: this one may be damaged."""
+    found = snapshots_on_chain(reader.chain.names, reader.chain.boundaries, lsn=reader.acknowledged_lsn)
+    for name in found[:1]:
+        try:
+            data = await whole_snapshot(reader.copies, str(name))
+        except DamagedJournalError:
+            continue
+        await filling.snapshot(str(name), data)

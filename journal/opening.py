@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.assembling import Assembly, CopySilentError, assemble, image_of, read_holdings, trim_snapshot
+from journal.assembling import (
+    Assembly,
+    CopySilentError,
+    StandingSnapshot,
+    assemble,
+    image_of,
+    read_holdings,
+    standing_snapshot,
+)
 from journal.background import background, beside
 from journal.catching_up import Filling
 from journal.errors import (
@@ -49,12 +57,12 @@ from journal.timekeeping import Timekeeper
 from sos_client.wire.errors import RefusedError, SosError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from journal.copies import MemberCopy
+    from journal.copies import Copy, MemberCopy
     from journal.image import Image
+    from journal.index_snapshot import SnapshotObject
     from journal.local_log import LocalLog
-    from journal.log import SnapshotObject
     from journal.membership import Configuration, Member
     from journal.record import RecordHeader
     from journal.recovery import SegmentFacts
@@ -73,7 +81,7 @@ class Opened:
     end: LogEnd
     image: Image
     timekeeper: Timekeeper
-    snapshot: SnapshotObject | None  # part of the retained chain, once it has been trimmed
+    snapshot: SnapshotObject | None  # what stands for what was trimmed: each member must hold it
     damaged: frozenset[Member]  # members whose copy of the last segment is not whole
 
 
@@ -85,21 +93,23 @@ async def take_over(
     *,
     change: Configuration | None = None,
     accept_loss: bool = False,
+    claimed: Callable[[int, bytes], None] = lambda _epoch, _holder: None,
 ) -> Opened:
     """Become the volume's owner. JournalError says who is missing, who else is at it, or what is lost.
 
     `accept_loss` goes on with the members that answer alone, and ends the log before the first record that none of
-    them has whole: what was acknowledged behind it is given up, and the new header says so.
+    them has whole: what was acknowledged behind it is given up, and the new header says so. `claimed` is told each
+    claim before members are fenced for it: whoever had the volume may have lost it then, whatever comes of the attempt.
     """
     known = await find_members(links, servers)
     attempt = 0
     while True:
         attempt += 1
-        driver = _Driver(links, local, surroundings)
+        driver = _Driver(links, local, surroundings, claimed)
         holder = surroundings.chance.randbytes(16)
         state = await driver.run(Takeover(holder=holder, known=known, change=change, accept_loss=accept_loss))
         if state.phase is Phase.SERVING:
-            return await driver.opened(state)
+            return await driver.opened()
         assert state.refusal is not None
         known |= state.known
         if state.refusal.reason is not Reason.OVERTAKEN or attempt == ATTEMPTS_MAX:
@@ -110,13 +120,22 @@ async def take_over(
 class _Driver:
     """One attempt."""
 
-    def __init__(self, links: MemberLinks, local: LocalLog, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        links: MemberLinks,
+        local: LocalLog,
+        surroundings: Surroundings,
+        claimed: Callable[[int, bytes], None],
+    ) -> None:
+        self._claimed = claimed
         self._links = links
         self._local = local
         self._surroundings = surroundings
         self._headers: dict[str, SegmentHeader] = {}  # every whole header seen
         self._assembly: Assembly | None = None
         self._written: dict[str, tuple[Record, bytes]] = {}  # the headers that this attempt writes
+        self._image: Image | None = None  # at the assembly's end
+        self._snapshot: StandingSnapshot | None = None
         self._timekeeper = Timekeeper(0)
         self._holder = b""
         self._accept_loss = False
@@ -131,6 +150,8 @@ class _Driver:
         send, receive = trio.open_memory_channel[tuple[Request, Answer]](64)
         async with background() as nursery:
             while state.phase not in (Phase.SERVING, Phase.REFUSED):
+                if state.epoch and state.epoch != self._epoch:
+                    self._claimed(state.epoch, state.holder)
                 self._epoch = state.epoch
                 if state.survivors is not None:
                     self._given_up = given_up(state)
@@ -142,13 +163,11 @@ class _Driver:
                 state = state.receive(answer)
         return state
 
-    async def opened(self, state: Takeover) -> Opened:
+    async def opened(self) -> Opened:
         """The log's end and the image there, after the attempt has succeeded."""
-        assembly = self._assembly
+        assembly, image = self._assembly, self._image
         assert assembly is not None
-        copies = [self._links.copy_of(m, await self._links.of(m)) for m in sorted(state.written)]
-        local = [] if self._local.copy is None else [self._local.copy]
-        image = await image_of(self._links.volume, assembly, self._headers, [*local, *copies])
+        assert image is not None
         if self._local.copy is not None:  # with it the directory can be looked into by itself, from here on
             snapshot_name, twin = name_of_snapshot(image, epoch=Epoch(self._epoch)), image.copy()
             self._local.store_later(str(snapshot_name), lambda: beside(twin, lambda: encode_snapshot(twin)))
@@ -160,13 +179,12 @@ class _Driver:
             chain_links[-1] = dataclasses.replace(chain_links[-1], end=record.header.lsn)
             chain_links.append(Link(segment=str(_segment_of(image).name), start=record.header.lsn, end=None))
         end = LogEnd(segment=_segment_of(image), links=tuple(chain_links), lsn=image.lsn, chain=image.chain)
-        snapshot = await trim_snapshot(assembly, self._headers, copies)
         damaged = assembly.damaged - self._mended
         return Opened(
             end=end,
             image=image,
             timekeeper=self._timekeeper,
-            snapshot=snapshot,
+            snapshot=None if self._snapshot is None else self._snapshot.stored,
             damaged=frozenset(m for m in end.segment.membership.members if str(m) in damaged),
         )
 
@@ -236,7 +254,25 @@ class _Driver:
             return Silent(member=next(member for copy, member in copies.items() if copy is error.copy))
         last = self._headers[self._assembly.links[-1].segment]
         self._timekeeper = Timekeeper(self._assembly.time_ms, last.paused_ms)
-        return Assembled(end=self._assembly.end)
+        return await self._build(self._assembly, copies)
+
+    async def _build(self, assembly: Assembly, copies: dict[MemberCopy, Member]) -> Answer:
+        """The image at the end, before anything is written: a volume that cannot be shown gets no new owner."""
+        local = self._local.copy
+        every: list[Copy] = [*([] if local is None else [local]), *copies]
+        try:
+            self._image = await image_of(self._links.volume, assembly, self._headers, every)
+            self._snapshot = await standing_snapshot(assembly, self._headers, local)
+        except JournalError as error:
+            for copy, member in copies.items():
+                try:
+                    await copy.claim()
+                except JournalError:
+                    return Silent(member=member)
+            if error.code is JournalCode.TOO_NEW:
+                raise
+            return NotAssembled(lsn=assembly.links[0].start, reason=error.message)
+        return Assembled(end=assembly.end)
 
     async def _extend(self, member: Member, client: SosClient, end: Base) -> Answer:
         assembly = self._assembly
@@ -254,11 +290,8 @@ class _Driver:
             elif not sealed:
                 known = assembly.known_before(link.start + size) if link.end is None else None
                 await filling.segment(link, size=size, end=stop, copies=[*copies, *others], known=known)
-        snapshot = await trim_snapshot(assembly, self._headers, assembly.copies)
-        if snapshot is not None:
-            size, _ = sizes.get(snapshot.name, (0, False))
-            if size < snapshot.size:
-                await filling.snapshot(snapshot.name, size=size, copies=[*copies, *others])
+        if self._snapshot is not None and self._snapshot.data is not None:
+            await filling.snapshot(self._snapshot.stored.name, self._snapshot.data)
         await self._extend_headers(filling, sizes, end)
         self._mended.add(str(member))
         return Extended(member=member)

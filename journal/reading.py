@@ -15,11 +15,12 @@ from journal.change import Commit, Put, Rename, decode_change
 from journal.checkpoint_layout import batch_of
 from journal.errors import DamagedJournalError, JournalCode, JournalError, damaged, refused
 from journal.image import Image
-from journal.index_snapshot import decode_snapshot, snapshots_on_chain
+from journal.index_snapshot import checked_snapshot, snapshots_on_chain
 from journal.moments import AtBatch, AtLsn, AtTime
 from journal.nodes import Extent
 from journal.paths import join
 from journal.record import PAYLOAD_BYTES_MAX, Kind, Lsn
+from journal.recovery import lost
 from sos_client.serving.interpreter import without_collecting
 from sos_client.wire.checksum import crc32c
 
@@ -126,12 +127,9 @@ class VolumeReader:
                 try:
                     data = await read_whole(copy, str(name), size)
                     with without_collecting():
-                        image = decode_snapshot(data)
+                        return checked_snapshot(str(name), data)
                 except JournalError as error:
                     failures.append(error)  # another copy, or an older snapshot and more of the log, gives the same
-                    continue
-                if (image.lsn, image.chain) == (name.lsn, name.chain):
-                    return image
         if self.chain.links[0].start == 0:
             return Image()
         if failures:
@@ -272,6 +270,22 @@ async def read_whole(copy: Copy, name: str, size: int) -> bytes:
         pieces.append(piece)
         at += len(piece)
     return b"".join(pieces)
+
+
+async def whole_snapshot(copies: Sequence[Copy], name: str) -> bytes:
+    """An index snapshot's bytes, checked, from the first copy that has it whole. LOST if none that answers has."""
+    for copy in copies:
+        try:
+            stored = (await copy.list()).get(name)
+            if stored is None:
+                continue
+            data = await read_whole(copy, name, stored.size)
+            with without_collecting():
+                checked_snapshot(name, data)
+        except JournalError:
+            continue
+        return data
+    raise lost(0, f"no copy that answers has the index snapshot {name} whole")
 
 
 def _queries_beyond(image: Image, batch: int) -> set[str]:

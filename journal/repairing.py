@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from journal.backup_mark import MARK_NAME
 from journal.catching_up import verified_bytes
 from journal.copies import DirectoryCopy, MemberCopy
-from journal.errors import DamagedJournalError, JournalCode, JournalError
-from journal.index_snapshot import decode_snapshot, parse_snapshot_name
-from journal.reading import read_whole
+from journal.errors import DamagedJournalError, JournalCode
+from journal.index_snapshot import parse_snapshot_name
+from journal.reading import whole_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ async def carry_out(reader: VolumeReader, repair: Repair, progress: Callable[[in
     """Replace the object; how many bytes were written. LOST if no other copy has it whole; nothing was changed then."""
     others = [copy for copy in reader.copies if copy is not repair.copy]
     if parse_snapshot_name(repair.object) is not None:
-        data = await read_snapshot(reader, repair.object, others)
+        data = await whole_snapshot(others, repair.object)
     else:
         link = next((link for link in reader.chain.links if link.segment == repair.object), None)
         if link is None:  # before all that these copies have in one piece: they do not even know where it begins
@@ -76,18 +76,3 @@ async def read_segment(link: Link, copies: Sequence[Copy], *, stop: int) -> byte
     """
     async with aclosing(verified_bytes(copies, link, start=link.start, end=stop)) as pieces:
         return b"".join([piece async for piece in pieces])
-
-
-async def read_snapshot(reader: VolumeReader, name: str, copies: Sequence[Copy]) -> bytes:
-    """The index snapshot from a copy that has it whole. LOST if none has."""
-    for copy in copies:
-        size = reader.chain.sizes.get((copy.label, name))
-        if size is None:
-            continue
-        try:
-            data = await read_whole(copy, name, size)
-            decode_snapshot(data)
-        except JournalError:
-            continue
-        return data
-    raise DamagedJournalError(JournalCode.LOST, f"LOST: no copy that may be read has {name} whole", object=name)

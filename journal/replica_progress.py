@@ -3,8 +3,9 @@
 Belongs here: the states of a member (discovering, catching up, in sync, removed) and the rule of what counts towards k.
 Does not belong here: the connection and the bytes (replication.py).
 
-A member counts only while it holds the whole retained chain: a copy that begins after the last acknowledged trim, or
-that is still being filled, might be the only one that answers the next takeover.
+A member counts only while it holds all that a takeover from it alone would need: the whole retained chain, and the
+index snapshots that stand for what was trimmed. A copy that begins after the last acknowledged trim, that lacks a
+snapshot, or that is still being filled, might be the only one that answers the next takeover.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING
 from journal.membership import Configuration, is_durable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Set
 
+    from journal.index_snapshot import SnapshotObject
     from journal.membership import Member, Membership
 
 
@@ -38,6 +40,7 @@ class Progress:
     standing: Standing = Standing.DISCOVERING
     held_from: int = 0
     synced: int = 0
+    snapshots: frozenset[str] = frozenset()  # names of those that it holds, sealed
     holder: bytes = b""  # of the newer claim, once removed
     epoch: int = 0
 
@@ -49,6 +52,7 @@ class ReplicaProgress:
         self.membership = membership
         self.trim = trim
         self.acknowledged = trim
+        self.snapshots: dict[str, SnapshotObject] = {}  # by name: what each member must hold beside the log
         self.members = {member: Progress(member=member) for member in membership.members}
 
     # ---- what happens to a member
@@ -61,12 +65,17 @@ class ReplicaProgress:
         """It answers, and it is filled from now on."""
         self._set(member, Standing.CATCHING_UP)
 
-    def caught_up(self, member: Member, *, held_from: int, synced: int) -> None:
-        """It holds everything from `held_from` to `synced`, and follows."""
+    def caught_up(
+        self, member: Member, *, held_from: int, synced: int, snapshots: frozenset[str] = frozenset()
+    ) -> None:
+        """It holds everything from `held_from` to `synced`, and these snapshots, and follows.
+
+        `synced` may be less than it was: a disk that has lost its end counts for what it has now.
+        """
         progress = self.members[member]
         if progress.standing is not Standing.REMOVED:
             progress.standing = Standing.IN_SYNC
-            progress.held_from, progress.synced = held_from, max(progress.synced, synced)
+            progress.held_from, progress.synced, progress.snapshots = held_from, synced, snapshots
             self._acknowledge()
 
     def advanced(self, member: Member, synced: int) -> bool:
@@ -85,6 +94,34 @@ class ReplicaProgress:
         assert lsn <= self.acknowledged, "a trim counts once it is acknowledged, and never concerns what is not"
         self.trim = max(self.trim, lsn)
 
+    # ---- index snapshots
+
+    def keep(self, snapshot: SnapshotObject, holding: Iterable[Member]) -> None:
+        """From now on a member counts only if it holds this snapshot, as `holding` do."""
+        self.snapshots[snapshot.name] = snapshot
+        for member in holding:
+            self.members[member].snapshots |= {snapshot.name}
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """The other snapshots need not be held any more."""
+        self.snapshots = {name: self.snapshots[name] for name in names if name in self.snapshots}
+
+    def drop(self, name: str, *, trim: int) -> bool:
+        """Do without a snapshot that is whole nowhere, if another one stands for what is trimmed; whether it does."""
+        others = [one for one in self.snapshots.values() if one.name != name]
+        if trim and not any(one.lsn >= trim for one in others):
+            return False
+        self.keep_only([one.name for one in others])
+        return True
+
+    def missing_snapshots(self, member: Member) -> list[str]:
+        """What this member must be given before it counts again."""
+        return sorted(self.snapshots.keys() - self.members[member].snapshots)
+
+    def may_trim(self, lsn: int) -> bool:
+        """Whether every member that counts could tell the image without what lies before `lsn`."""
+        return any(one.lsn >= lsn for one in self.snapshots.values())
+
     # ---- what follows
 
     def must_stop(self) -> bool:
@@ -94,7 +131,7 @@ class ReplicaProgress:
 
     def has_quorum(self) -> bool:
         """Whether writes can be acknowledged now."""
-        return is_durable(self.membership, self._counting())
+        return is_durable(self.membership, self.counting())
 
     def is_durable_on(self, holding: Iterable[Member]) -> bool:
         """Whether what these members hold, beside the log, survives every takeover."""
@@ -105,8 +142,12 @@ class ReplicaProgress:
         removed = [one for one in self.members.values() if one.standing is Standing.REMOVED]
         return max(removed, key=lambda one: one.epoch, default=None)
 
-    def _counting(self) -> Iterable[Member]:
-        return [one.member for one in self.members.values() if counts(one, self.trim)]
+    def counting(self) -> list[Member]:
+        """Whose answers acknowledge what is written."""
+        return [member for member in self.members if self._counts(member)]
+
+    def _counts(self, member: Member) -> bool:
+        return counts(self.members[member], self.trim, self.snapshots.keys())
 
     def _acknowledge(self) -> bool:
         before = self.acknowledged
@@ -116,7 +157,7 @@ class ReplicaProgress:
 
     def _durable_in(self, configuration: Configuration) -> int:
         """The highest LSN that `acknowledgements` counting members have all reached."""
-        synced = sorted(self.members[m].synced for m in configuration.members if counts(self.members[m], self.trim))
+        synced = sorted(self.members[m].synced for m in configuration.members if self._counts(m))
         return synced[-needed(configuration)] if len(synced) >= needed(configuration) else 0
 
     def _set(self, member: Member, standing: Standing) -> None:
@@ -125,9 +166,9 @@ class ReplicaProgress:
             progress.standing = standing
 
 
-def counts(progress: Progress, trim: int) -> bool:
+def counts(progress: Progress, trim: int, snapshots: Set[str]) -> bool:
     """Whether what this member has synced may be acknowledged."""
-    return progress.standing is Standing.IN_SYNC and progress.held_from <= trim
+    return progress.standing is Standing.IN_SYNC and progress.held_from <= trim and snapshots <= progress.snapshots
 
 
 def needed(configuration: Configuration) -> int:

@@ -15,6 +15,7 @@ from journal.background import background, first_of
 from journal.catching_up import Filling, verified_bytes
 from journal.copies import MemberCopy
 from journal.errors import DamagedJournalError, JournalError
+from journal.reading import whole_snapshot
 from journal.replica_progress import Standing
 from sos_client.retry import RetryPolicy
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
@@ -41,6 +42,10 @@ class NotTheMemberError(SosError):
     """The server at the member's address, or the namespace on it, is another one: what the member held is lost."""
 
 
+class LacksSnapshotError(SosError):
+    """The member follows the log, but has not taken an index snapshot that members must hold."""
+
+
 class Replica:
     """One member, for as long as this owner serves."""
 
@@ -60,6 +65,7 @@ class Replica:
         self.member = member
         self.copy: MemberCopy | None = None  # while there is a connection: others may read from it
         self.client: SosClient | None = None
+        self._given: frozenset[str] = frozenset()  # index snapshots that it was seen to hold when it was filled
         self.problem: str | None = None  # why the member does not follow, in words
         self._log = log
         self._volume = volume
@@ -155,16 +161,17 @@ class Replica:
         """Everything retained, up to what memory has; returns the segment at that point and its size on the member."""
         sizes = await filling.sizes()
         copies = [copy for copy in self._sources() if copy is not self.copy]
-        name = self._log.trim_snapshot
-        if name is not None and (sizes.get(name.name, (0, False))[0] < name.size):
-            await filling.snapshot(name.name, size=sizes.get(name.name, (0, False))[0], copies=copies)
+        self._given = await self._fill_snapshots(filling, sizes, copies)
         at = 0
         while True:
             link = self._log.links[at]
             size, sealed = sizes.get(link.segment, (0, False))
             stop = link.end if link.end is not None else max(self._log.tail.start, link.start)
             end = min(stop, self._log.tail.start)  # memory gives up more while the member is filled up to here
-            if link.start + size < end:
+            if sealed and link.end is not None and link.start + size < link.end:  # by whoever knew another history
+                await filling.anew(link, end=link.end, copies=self._sources())
+                size = link.end - link.start
+            elif link.start + size < end:
                 await filling.segment(link, size=size, end=end, copies=copies)
                 size = end - link.start
             if link.end is None or link.start + size < link.end:
@@ -172,6 +179,30 @@ class Replica:
             if not sealed:
                 await filling.seal(link.segment, size=size)
             at = self._index_behind(link)
+
+    async def _fill_snapshots(
+        self, filling: Filling, sizes: dict[str, tuple[int, bool]], copies: Sequence[Copy]
+    ) -> frozenset[str]:
+        """The index snapshots that stand for what was trimmed, checked; the names of those that the member has now."""
+        given = set()
+        for name, snapshot in list(self._log.progress.snapshots.items()):
+            if sizes.get(name) != (snapshot.size, True):
+                try:
+                    data = await whole_snapshot(copies, name)
+                except DamagedJournalError as error:
+                    if not self._log.progress.drop(name, trim=max(self._log.segment.trim, self._log.segment.oldest)):
+                        raise
+                    _LOG.error("it is done without: another one stands for the same: %s", error)
+                    continue
+                await filling.snapshot(name, data)
+            given.add(name)
+        return frozenset(given)
+
+    def check_snapshots(self) -> None:
+        """LacksSnapshotError if there is one that the member was not given: then it does not count until it has it."""
+        missing = self._log.progress.missing_snapshots(self.member)
+        if missing:
+            raise LacksSnapshotError(f"{self.member} has not got the index snapshot {missing[0]}: it is given to it")
 
     def _index_behind(self, link: Link) -> int:
         """The next segment; the chain may have been trimmed meanwhile, so it is found by its start."""
@@ -181,7 +212,10 @@ class Replica:
     def caught_up(self, synced: int) -> None:
         """The member holds the whole retained chain up to here."""
         self.problem = None
-        self._log.progress.caught_up(self.member, held_from=self._log.progress.trim, synced=synced)
+        progress = self._log.progress
+        if synced < progress.members[self.member].synced:
+            _LOG.error("%s has lost what it had acknowledged behind LSN %d, and was filled again", self.member, synced)
+        progress.caught_up(self.member, held_from=progress.trim, synced=synced, snapshots=self._given)
         self._log.advanced()
 
     def advanced(self, synced: int) -> None:
@@ -239,7 +273,7 @@ class _Streaming:
             background() as nursery,
         ):
             stream.report(lambda synced: self._replica.advanced(link.start + synced))
-            nursery.start_soon(_watch, stream)
+            nursery.start_soon(_watch, stream, self._replica)
             behind, index = await self._send(stream, link, index)
             await stream.wait_synced()
         if not behind:
@@ -262,8 +296,9 @@ class _Streaming:
                 index, self._skip = following, 0
 
 
-async def _watch(stream: AppendStream) -> None:
-    """Notice also when nothing is written that the member is gone, or somebody else's."""
+async def _watch(stream: AppendStream, replica: Replica) -> None:
+    """Notice also when nothing is written that the member is gone, or somebody else's, or lacks an index snapshot."""
     while True:
         await trio.sleep(_WATCH_SECONDS)
+        replica.check_snapshots()
         await stream.send(b"")

@@ -14,7 +14,7 @@ from journal.backups import crc_of, read_mark
 from journal.chain_reading import PIECE_BYTES
 from journal.copies import DirectoryCopy
 from journal.errors import DamagedJournalError, JournalCode, JournalError
-from journal.index_snapshot import decode_snapshot, parse_snapshot_name, snapshots_on_chain
+from journal.index_snapshot import checked_snapshot, parse_snapshot_name, snapshots_on_chain
 from journal.reading import read_whole
 from journal.record import Lsn
 from journal.segment import SegmentReader, read_end
@@ -169,12 +169,9 @@ async def _verify_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport
     mine = {name: size for (label, name), size in reader.chain.sizes.items() if label == copy.label}
     for name in snapshots_on_chain(mine, reader.chain.boundaries, lsn=reader.acknowledged_lsn):
         try:
-            image = decode_snapshot(await read_whole(copy, str(name), mine[str(name)]))
+            checked_snapshot(str(name), await read_whole(copy, str(name), mine[str(name)]))
         except DamagedJournalError as error:
             report.faults.append(Fault(object=str(name), what=error.message, lsn=name.lsn))
-            continue
-        if (image.lsn, image.chain) != (name.lsn, name.chain):
-            report.faults.append(Fault(object=str(name), what="the snapshot is not of the moment that its name says"))
     counting = {str(name) for name in snapshots_on_chain(mine, reader.chain.boundaries, lsn=reader.acknowledged_lsn)}
     dead = [name for name in mine if parse_snapshot_name(name) and name not in counting]
     if dead:

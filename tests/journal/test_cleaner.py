@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.cleaner import Boundary, Retention, horizon, is_snapshot_due, superfluous, to_relocate, trim_target
-from journal.log import SnapshotObject
+from journal.index_snapshot import SnapshotObject
 from journal.recovery import Link
 
 

@@ -12,6 +12,8 @@ from journal.image import Image
 from journal.index_snapshot import (
     SNAPSHOT_VERSION,
     SnapshotName,
+    SnapshotObject,
+    checked_snapshot,
     decode_snapshot,
     encode_snapshot,
     name_of_snapshot,
@@ -60,6 +62,16 @@ def test_only_snapshots_on_the_chosen_chain_count() -> None:
 def test_the_name_is_that_of_the_image() -> None:
     image = _image()
     assert name_of_snapshot(image, epoch=Epoch(9)) == SnapshotName(lsn=image.lsn, epoch=Epoch(9), chain=image.chain)
+
+
+def test_a_snapshot_is_what_its_name_says() -> None:
+    image = _image()
+    data, name = encode_snapshot(image), name_of_snapshot(image, epoch=Epoch(9))
+    assert checked_snapshot(str(name), data).lsn == image.lsn
+    assert SnapshotObject(name=str(name), size=len(data)).lsn == image.lsn
+    for wrong in (_named(image.lsn + 1, image.chain), _named(image.lsn, b"12345678"), "no-snapshot"):
+        with pytest.raises(DamagedJournalError):
+            checked_snapshot(str(wrong), data)
 
 
 def test_every_flipped_bit_and_every_missing_byte_is_seen() -> None:

@@ -8,7 +8,9 @@ import pytest
 import trio
 
 from journal.errors import JournalCode, JournalError
+from journal.gateway.owner_board import GIVEN_BACK, ServerBoard
 from journal.membership_change import Wish, change_members
+from sos_client.serving.event_log import EventLog, Level
 from tests.journal.cluster import (
     VOLUME,
     MemoryCluster,
@@ -24,12 +26,22 @@ if TYPE_CHECKING:
     from trio.testing import MockClock
 
     from journal.segment import SegmentHeader
+    from sos_server.contents import Claim
 
 
 async def change(servers: MemoryCluster, known: str, **wish: str) -> SegmentHeader:
     return await change_members(
         VOLUME, addresses(servers, known), Wish(**wish), surroundings=surroundings(servers, "operator")
     )
+
+
+def board(servers: MemoryCluster) -> ServerBoard:
+    """Where services look for who has the volume."""
+
+    async def dial(address: str) -> trio.abc.Stream:
+        return await servers.dial(address.partition(":")[0], "reader")
+
+    return ServerBoard(servers=addresses(servers), address="", log=EventLog(least=Level.ERROR), dial=dial)
 
 
 class Load:
@@ -143,3 +155,50 @@ async def test_a_member_that_comes_back_empty_is_reported_though_it_was_only_awa
             told = [record.getMessage() for record in caplog.records if "c:7400 does not follow" in record.getMessage()]
             assert len(told) == 2, "once that it is away, once that it must be replaced"
             assert "has lost the volume: replace the member" in told[1]
+
+
+async def test_a_change_that_fails_gives_the_volume_back_and_can_be_tried_again(autojump_clock: MockClock) -> None:
+    async with memory_cluster("abcd") as servers:
+        await create(servers, "abc", acknowledgements=3)
+        async with open_on(servers, names="abc") as journal:
+            await journal.put("x", b"1")
+            before = journal.epoch
+        namespace = await servers.servers["d"].store.namespace(VOLUME, create=True)
+        fence = namespace.fence
+
+        async def end(claim: Claim) -> None:
+            await servers.down("d")
+            await fence(claim)
+
+        namespace.fence = end  # type: ignore[method-assign]
+        for _ in range(2):
+            await servers.up("d")
+            with pytest.raises(JournalError) as caught:
+                await change(servers, "abc", joining="d:7400", leaving="c:7400")
+            assert caught.value.code is JournalCode.UNAVAILABLE
+            epoch, address = await board(servers).look_up(VOLUME)
+            assert epoch > before
+            assert address == GIVEN_BACK
+        await servers.up("d")
+        namespace.fence = fence  # type: ignore[method-assign]
+        await change(servers, "abc", joining="d:7400", leaving="c:7400")
+        assert await board(servers).look_up(VOLUME) > (epoch, "")
+
+
+async def test_a_server_that_has_a_segment_of_an_attempt_can_still_become_a_member(autojump_clock: MockClock) -> None:
+    """What an attempt that failed has left there is no other volume."""
+    async with memory_cluster("abcd") as servers:
+        await create(servers, "abc")
+        await change(servers, "abc", joining="d:7400", leaving="c:7400")
+        left = next(name for name in sorted(servers.objects("d"), reverse=True) if name.endswith(".seg"))
+        stray = servers.objects("d")[left]
+        async with open_on(servers, names="abd") as journal:
+            await journal.put("x", b"1")
+        await change(servers, "abd", joining="c:7400", leaving="d:7400")
+        stray.name = f"{2**60:016x}{left[16:]}"
+        servers.objects("d")[stray.name] = stray
+        with pytest.raises(JournalError) as caught:  # a segment that is not what its name says is nobody's
+            await change(servers, "abc", joining="d:7400", leaving="c:7400")
+        assert caught.value.code is JournalCode.VOLUME_EXISTS
+        del servers.objects("d")[stray.name]
+        await change(servers, "abc", joining="d:7400", leaving="c:7400")

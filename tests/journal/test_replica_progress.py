@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from journal.index_snapshot import SnapshotObject
 from journal.membership import Membership
 from journal.replica_progress import ReplicaProgress, Standing
 from tests.journal.test_membership import configuration, member
@@ -116,3 +117,55 @@ def test_while_members_change_both_configurations_acknowledge() -> None:
     assert one.acknowledged == 10
     assert one.is_durable_on([A, B, D])
     assert not one.is_durable_on([A, B])
+
+
+def snapshot(lsn: int) -> SnapshotObject:
+    return SnapshotObject(name=f"{lsn:016x}-00000001-0000000000000000.idx", size=10)
+
+
+def test_a_member_without_the_snapshot_that_stands_for_what_was_trimmed_does_not_count() -> None:
+    one = progress()
+    in_sync(one, "ABC", 50)
+    one.keep(snapshot(10), [A, B])
+    assert one.counting() == [A, B]
+    assert one.missing_snapshots(C) == [snapshot(10).name]
+    assert not one.advanced(C, 70)
+    assert not one.advanced(A, 80)
+    assert one.acknowledged == 50
+    one.caught_up(C, held_from=0, synced=70, snapshots=frozenset({snapshot(10).name}))
+    assert one.acknowledged == 70
+    one.keep(snapshot(20), [C])
+    assert not one.has_quorum()
+    one.keep_only([snapshot(10).name, "never kept"])
+    assert one.counting() == [A, B, C]
+
+
+def test_what_a_trim_needs() -> None:
+    one = progress()
+    assert not one.may_trim(10)
+    one.keep(snapshot(10), [])
+    assert one.may_trim(10)
+    assert not one.may_trim(11)
+
+
+def test_a_snapshot_that_is_whole_nowhere_is_done_without_if_another_one_stands_for_the_same() -> None:
+    one = progress()
+    one.keep(snapshot(10), [])
+    assert not one.drop(snapshot(10).name, trim=10)
+    one.keep(snapshot(20), [])
+    assert not one.drop(snapshot(20).name, trim=11)
+    assert one.drop(snapshot(10).name, trim=10)
+    assert list(one.snapshots) == [snapshot(20).name]
+    assert one.drop(snapshot(20).name, trim=0), "everything is still in the log"
+
+
+def test_a_member_that_comes_back_with_less_counts_for_what_it_has() -> None:
+    one = progress()
+    in_sync(one, "ABC", 50)
+    one.lost_contact(C)
+    one.found(C)
+    one.caught_up(C, held_from=0, synced=20)
+    one.lost_contact(B)
+    one.advanced(A, 60)
+    assert one.acknowledged == 50
+    assert one.advanced(C, 60)

@@ -19,7 +19,7 @@ from journal.takeover_messages import Gone, Told
 from tests.journal.exploration import servers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
     from journal.membership import Configuration, Member, Membership
     from journal.recovery import Link, SegmentFacts, View
@@ -72,7 +72,7 @@ def _first_copy_decides(lsn: int, views: Sequence[View]) -> View:
     return next_record(lsn, views)
 
 
-def _counts_while_catching_up(progress: Progress, trim: int) -> bool:
+def _counts_while_catching_up(progress: Progress, trim: int, snapshots: Set[str]) -> bool:
     return progress.standing in (replica_progress.Standing.IN_SYNC, replica_progress.Standing.CATCHING_UP)
 
 
