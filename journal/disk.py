@@ -397,14 +397,19 @@ def _sync_directory(parent: int, name: str) -> None:
 
 
 def _make_root(root: Path) -> None:
-    """Make the directory and the parents it lacks, each name durable before anything is put below it."""
-    if root.is_dir():
-        return
+    """Make the directory and the parents it lacks, each name durable before anything is put below it.
+
+    That there is a directory does not say that its name is durable: whoever made it may not have come to that.
+    """
     parent = root.absolute().parent
-    _make_root(parent)
-    with contextlib.suppress(FileExistsError):
-        root.mkdir(mode=0o700)
-    handle = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not root.is_dir():
+        _make_root(parent)
+        with contextlib.suppress(FileExistsError):
+            root.mkdir(mode=0o700)
+    try:
+        handle = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # made by somebody with more rights, an administrator, and not in this moment
     try:
         os.fsync(handle)
     finally:

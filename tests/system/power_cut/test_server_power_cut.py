@@ -5,7 +5,9 @@ kill -9 leaves the page cache to the next process, so it can never show a missin
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +67,20 @@ async def check_final(client: SosClient, writers: list[Writer]) -> None:
     for writer in writers:
         info = await client.stat(NAMESPACE, writer.name)
         assert (info.size, info.crc) == (writer.sent, crc32c(content(writer.number, 0, writer.sent)))
+
+
+def test_a_root_that_somebody_else_had_just_made_is_there_after_a_power_cut(tmp_path: Path) -> None:
+    """Its name counts for as much as what the server puts below it."""
+    (tmp_path / "disk").mkdir()
+    power = PowerCut(tmp_path / "disk", tmp_path)
+    server = ServerProcess(tmp_path / "disk", environment=power.environment)
+    server.log_path = tmp_path / "server.log"
+    subprocess.run(["mkdir", str(server.root)], env={**os.environ, **power.environment}, check=True)
+    server.start()
+    server.kill()
+    identity = (server.root / "identity").read_bytes()
+    power.cut()
+    assert (server.root / "identity").read_bytes() == identity
 
 
 @pytest.mark.timeout(120)
