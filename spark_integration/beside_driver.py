@@ -5,23 +5,26 @@ Knows the command lines of sos-server and sos-journal, nothing of Spark.
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_integration.run_credentials import RunCredentials, make_run_credentials
+from spark_integration.run_folder import RunFolder, begin_run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 LOOPBACK: Final = "127.0.0.1"
 _STOP_SECONDS_MAX: Final = 30.0
+_PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
+"""Between attempts to start a companion again: what the one before it left must end first."""
 
 
 class BesideDriverError(RuntimeError):
@@ -48,86 +51,118 @@ class Wanted:
     def is_embedded(self) -> bool:
         return not self.servers
 
-    @property
-    def run_folder(self) -> Path:
-        """What only this run needs: a second driver in the same directory fails, and must not have changed it."""
-        return self.directory / f"run-{os.getpid()}"
 
-    @property
-    def authorities_file(self) -> Path:
-        return self.run_folder / "authorities.pem"
-
-
-@dataclass(slots=True, kw_only=True)
 class BesideDriver:
-    """The running companion of this process: where the service listens and, embedded, where the server does."""
+    """The running companion of this process: where the service listens and, embedded, where the server does.
 
-    wanted: Wanted
-    address: str
-    server_address: str | None
-    credentials: RunCredentials | None
-    _companion: subprocess.Popen[str]
+    A companion that dies is started again, with the same addresses and credentials, so that queries go on.
+    """
+
+    def __init__(self, wanted: Wanted, folder: RunFolder, credentials: RunCredentials, plan: Path) -> None:
+        """Start it and wait until it serves. BesideDriverError."""
+        self.wanted = wanted
+        self.credentials = credentials
+        self._folder = folder
+        self._plan = plan
+        self._stopping = threading.Event()
+        self._companion, self._addresses = self._start({})
+        self._watch = threading.Thread(target=self._keep, name="sos-companion", daemon=True)
+        self._watch.start()
+
+    @property
+    def address(self) -> str:
+        return self._addresses["sos-journal"]
+
+    @property
+    def server_address(self) -> str | None:
+        return self._addresses.get("sos-server")
+
+    @property
+    def companion_pid(self) -> int:
+        return self._companion.pid
 
     def is_running(self) -> bool:
-        return self._companion.poll() is None
+        return not self._stopping.is_set()
 
     def stop(self) -> None:
         """End the service, then the embedded server. Also happens by itself when this process ends, however it ends."""
-        assert self._companion.stdin is not None
-        self._companion.stdin.close()
-        try:
-            self._companion.wait(timeout=_STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self._companion.kill()
-        assert self._companion.stdout is not None
-        self._companion.stdout.close()
+        self._stopping.set()
+        _end(self._companion)
+        self._watch.join(_STOP_SECONDS_MAX)
+        self._folder.close()
+
+    def _keep(self) -> None:
+        """In a thread of its own: start the companion again when it ends before it should."""
+        while True:
+            code = self._companion.wait()
+            if self._stopping.is_set():
+                return
+            _say(f"the companion of volume {self.wanted.volume!r} ended with {code}; it is started again")
+            _close(self._companion)
+            failures = 0
+            while not self._stopping.wait(_PAUSES[min(failures, len(_PAUSES) - 1)]):
+                try:
+                    companion, _ = self._start(self._addresses)
+                except BesideDriverError as error:
+                    failures += 1
+                    if failures == len(_PAUSES):  # what was left has had its time to end
+                        _say(f"{error}; trying again every {_PAUSES[-1]:g} s")
+                    continue
+                self._companion = companion
+                if self._stopping.is_set():
+                    _end(companion)
+                break
+            else:
+                return
+
+    def _start(self, addresses: Mapping[str, str]) -> tuple[subprocess.Popen[str], dict[str, str]]:
+        """A companion that serves, where it served before if `addresses` says so."""
+        companion = subprocess.Popen(
+            [*_python("spark_integration.companion"), str(self._plan), str(self._folder.path), json.dumps(addresses)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=_environment(self.wanted, self.credentials),
+            pass_fds=[self._folder.handle],  # the lock on the folder, for as long as it lives
+            start_new_session=True,  # Ctrl-C is for the driver, which ends its query first
+        )
+        assert companion.stdout is not None
+        word, _, rest = companion.stdout.readline().strip().partition(" ")
+        if word == "ready":
+            return companion, json.loads(rest)
+        _end(companion)
+        reason = json.loads(rest) if word == "failed" else f"its companion ended with {companion.returncode}"
+        raise BesideDriverError(f"The journal service of volume {self.wanted.volume!r} could not be started: {reason}")
 
 
 def start_beside_driver(wanted: Wanted) -> BesideDriver:
     """Start what is wanted and wait until it serves. BesideDriverError."""
-    wanted.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    wanted.run_folder.mkdir(exist_ok=True, mode=0o700)
-    atexit.register(shutil.rmtree, wanted.run_folder, ignore_errors=True)
-    credentials = None
-    if wanted.host != LOOPBACK:
-        credentials = make_run_credentials(wanted.run_folder, host=wanted.host, volume=wanted.volume)
-    if wanted.server_authorities is not None:
-        wanted.authorities_file.write_text(wanted.server_authorities)
-    plan = wanted.run_folder / "plan.json"
-    plan.write_text(json.dumps(programs(wanted, credentials)))
-    companion = subprocess.Popen(
-        [sys.executable, "-m", "spark_integration.companion", str(plan)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | ({"SOS_TOKEN": wanted.server_token} if wanted.server_token else {}),
-        start_new_session=True,  # Ctrl-C is for the driver, which ends its query first
-    )
-    assert companion.stdout is not None
-    word, _, rest = companion.stdout.readline().strip().partition(" ")
-    if word != "ready":
-        companion.wait(timeout=_STOP_SECONDS_MAX)
-        reason = json.loads(rest) if word == "failed" else f"its companion ended with {companion.returncode}"
-        raise BesideDriverError(f"The journal service of volume {wanted.volume!r} could not be started: {reason}")
-    addresses = json.loads(rest)
-    return BesideDriver(
-        wanted=wanted,
-        address=addresses["sos-journal"],
-        server_address=addresses.get("sos-server"),
-        credentials=credentials,
-        _companion=companion,
-    )
+    folder = begin_run(wanted.directory)
+    try:
+        certified_host = None if wanted.host == LOOPBACK else wanted.host
+        credentials = make_run_credentials(folder.path, volume=wanted.volume, certified_host=certified_host)
+        plan = folder.path / "plan.json"
+        plan.write_text(json.dumps(programs(wanted, credentials, folder.path)))
+        return BesideDriver(wanted, folder, credentials, plan)
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        folder.close()
+        raise
 
 
-def programs(wanted: Wanted, credentials: RunCredentials | None) -> list[dict[str, Any]]:
-    """The companion's plan: the embedded server if there is one, then the journal service."""
+def programs(wanted: Wanted, credentials: RunCredentials, folder: Path) -> list[dict[str, Any]]:
+    """The companion's plan: the embedded server if there is one, then the journal service.
+
+    Both ask for the run's token, on loopback too, where every user of this host could reach them otherwise.
+    """
     plan = []
     servers: Sequence[str] = wanted.servers
+    tokens = ["--tokens", str(credentials.tokens_file)]
     if wanted.is_embedded:
         command = [*_python("sos_server"), "serve", "--root", str(wanted.directory / "server"), "--listen", "{listen}"]
-        plan.append(_program("sos-server", command, LOOPBACK, wanted.directory))
+        plan.append(_program("sos-server", command + tokens, LOOPBACK, wanted.directory))
         servers = ["{sos-server}"]
-    command = [*_python("journal"), "serve", "--volume", wanted.volume, "--listen", "{listen}"]
+    command = [*_python("journal"), "serve", "--volume", wanted.volume, "--listen", "{listen}", *tokens]
     command += ["--directory", str(wanted.directory / "journal")]
     for server in servers:
         command += ["--server", server]
@@ -136,12 +171,47 @@ def programs(wanted: Wanted, credentials: RunCredentials | None) -> list[dict[st
     if wanted.keep_for is not None:
         command += ["--keep-for", wanted.keep_for]
     if wanted.server_authorities is not None:
-        command += ["--tls-ca", str(wanted.authorities_file)]
-    if credentials is not None:
-        command += ["--tls-cert", str(credentials.certificate_file), "--tls-key", str(credentials.key_file)]
-        command += ["--tokens", str(credentials.tokens_file)]
+        authorities = folder / "authorities.pem"
+        authorities.write_text(wanted.server_authorities)
+        command += ["--tls-ca", str(authorities)]
+    if credentials.certificate is not None:
+        command += ["--tls-cert", str(credentials.certificate.file)]
+        command += ["--tls-key", str(credentials.certificate.key_file)]
     plan.append(_program("sos-journal", command, wanted.host, wanted.directory))
     return plan
+
+
+def _environment(wanted: Wanted, credentials: RunCredentials) -> dict[str, str]:
+    """With the token for the SOS servers. What is set there for others is not for an embedded server."""
+    environment = dict(os.environ)
+    if wanted.is_embedded:
+        environment.pop("SOS_TLS_CA", None)
+        environment["SOS_TOKEN"] = credentials.token
+    elif wanted.server_token is not None:
+        environment["SOS_TOKEN"] = wanted.server_token
+    return environment
+
+
+def _end(companion: subprocess.Popen[str]) -> None:
+    """Its input ends: it stops what it has started, the last one first, and itself."""
+    assert companion.stdin is not None
+    companion.stdin.close()
+    try:
+        companion.wait(timeout=_STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        companion.kill()
+        companion.wait()
+    _close(companion)
+
+
+def _close(companion: subprocess.Popen[str]) -> None:
+    for stream in (companion.stdin, companion.stdout):
+        assert stream is not None
+        stream.close()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"sos: {text}\n")
 
 
 def _python(module: str) -> list[str]:

@@ -1,10 +1,11 @@
 """The process beside a driver: starts programs one after the other, starts again what dies, and ends them.
 
-    python -m spark_integration.companion PLAN.json
+    python -m spark_integration.companion PLAN.json [FOLDER [ADDRESSES]]
 
 It ends, and with it all programs, the last one first, when its standard input ends: that is when the driver closes it
-or is gone, kill -9 included. When everything serves it prints one line, `ready {"NAME": "HOST:PORT", ...}`; when a
-program cannot be started, `failed SENTENCE`. Nothing of Spark is imported here.
+or is gone, kill -9 included. FOLDER is removed then. When everything serves it prints one line, `ready {"NAME":
+"HOST:PORT", ...}`; when a program cannot be started, `failed SENTENCE`. ADDRESSES, as in that line, say where programs
+served before a companion that died, and serve again. Nothing of Spark is imported here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,9 +54,10 @@ class StartError(Exception):
 class Companion:
     """The programs of one driver and where they serve."""
 
-    def __init__(self, programs: Sequence[Program]) -> None:
+    def __init__(self, programs: Sequence[Program], addresses: dict[str, str]) -> None:
+        """`addresses`: where programs served before."""
         self._programs = programs
-        self._addresses: dict[str, str] = {}
+        self._addresses = addresses
 
     async def run(self) -> None:
         """Start all, say so, and keep them until standard input ends. StartError if one cannot be started at all."""
@@ -193,12 +196,15 @@ def _programs_in(plan: list[dict[str, Any]]) -> list[Program]:
 def main() -> None:
     """Read the plan and keep to it; exits with 1 when a program could not be started."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which then closes our standard input
-    programs = _programs_in(json.loads(Path(sys.argv[1]).read_text()))
+    plan, folder, addresses = [*sys.argv[1:], "", "{}"][:3]
+    programs = _programs_in(json.loads(Path(plan).read_text()))
     try:
-        trio.run(Companion(programs).run)
+        trio.run(Companion(programs, json.loads(addresses)).run)
     except* StartError as errors:
         sys.stdout.write(f"failed {json.dumps(str(errors.exceptions[0]))}\n")
         sys.exit(1)
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

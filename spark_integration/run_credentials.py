@@ -1,4 +1,5 @@
-"""A certificate and a token for one run: for a journal service that executors on other hosts must reach.
+"""A token for one run, so that nobody else on this host can use what runs beside the driver; and a certificate, if
+executors on other hosts must reach it.
 
 They are made when the driver starts, live in files that only its user may read, and are worth nothing after it.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -30,20 +31,23 @@ _CLOCK_SKEW: Final = timedelta(hours=1)
 class RunCredentials:
     """What the service needs (files) and what its clients need (texts)."""
 
-    certificate_file: Path
-    key_file: Path
     tokens_file: Path
-    certificate: str
-    token: str
+    token_file: Path
+    token: str = field(repr=False)
+    certificate: RunCertificate | None
 
 
-def make_run_credentials(folder: Path, *, host: str, volume: str) -> RunCredentials:
-    """A self-signed certificate for `host` and a token with every right on `volume`, in new files of `folder`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = _certificate(key, host).public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCertificate:
+    """As files for the service, as text for clients to trust."""
+
+    file: Path
+    key_file: Path
+    text: str
+
+
+def make_run_credentials(folder: Path, *, volume: str, certified_host: str | None) -> RunCredentials:
+    """A token with every right on `volume`, and a self-signed certificate for the host, if any, in new files."""
     token, grant = new_token(
         name="this run",
         namespaces=(volume,),
@@ -54,11 +58,23 @@ def make_run_credentials(folder: Path, *, host: str, volume: str) -> RunCredenti
     tokens_file.unlink(missing_ok=True)
     append_token(tokens_file, grant)
     return RunCredentials(
-        certificate_file=_private_file(folder / "certificate.pem", certificate),
-        key_file=_private_file(folder / "key.pem", private),
         tokens_file=tokens_file,
-        certificate=certificate.decode("ascii"),
+        token_file=_private_file(folder / "token", token.encode("ascii")),
         token=token,
+        certificate=None if certified_host is None else _run_certificate(folder, certified_host),
+    )
+
+
+def _run_certificate(folder: Path, host: str) -> RunCertificate:
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _certificate(key, host).public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return RunCertificate(
+        file=_private_file(folder / "certificate.pem", certificate),
+        key_file=_private_file(folder / "key.pem", private),
+        text=certificate.decode("ascii"),
     )
 
 

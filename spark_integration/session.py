@@ -7,6 +7,7 @@ journal/spark_settings's.
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import sys
 import threading
@@ -39,8 +40,8 @@ _SAME_HOST_MASTERS: Final = ("local",)  # local, local[N], local-cluster[...]
 _EMBEDDED_NOTICE: Final = (
     "sos: embedded: the checkpoints of volume {volume!r} are kept on this machine alone, in {directory}. They survive "
     "the end of Spark and of this process. They do not survive the loss of this machine or disk: give servers=[...] "
-    "for that.\nsos: to look inside while this runs: export SOS_SERVERS={servers} SOS_SERVICE={service}; sos-journal "
-    "batches sos://{volume}"
+    "for that.\nsos: to look inside while this runs: export SOS_SERVERS={servers} SOS_SERVICE={service} "
+    "SOS_TOKEN=$(cat {token_file}); sos-journal batches sos://{volume}"
 )
 
 _lock = threading.Lock()
@@ -132,7 +133,11 @@ def _started(wanted: Wanted) -> SparkAccess:
             running = start_beside_driver(wanted)
             _running[wanted.volume] = running
             if wanted.is_embedded:
-                where = {"servers": running.server_address, "service": running.address}
+                where = {
+                    "servers": running.server_address,
+                    "service": running.address,
+                    "token_file": shlex.quote(str(running.credentials.token_file)),
+                }
                 _say(_EMBEDDED_NOTICE.format(volume=wanted.volume, directory=wanted.directory, **where))
         elif running.wanted != wanted:
             raise SessionError(
@@ -140,11 +145,12 @@ def _started(wanted: Wanted) -> SparkAccess:
                 "Use those, or call stop_beside_driver() first."
             )
     credentials = running.credentials
+    certificate = credentials.certificate
     return SparkAccess(
         service=(running.address,),
-        token=credentials.token if credentials else None,
-        authorities=credentials.certificate if credentials else None,
-        tls=credentials is not None,
+        token=credentials.token,
+        authorities=certificate.text if certificate else None,
+        tls=certificate is not None,
     )
 
 

@@ -86,10 +86,10 @@ def main() -> None:
     )
     query.awaitTermination()
     beside = session._running["payments"]
-    stopped_seconds = stop_while_the_service_sleeps(spark, beside._companion.pid) if mode == "asleep" else 0.0
+    stopped_seconds = stop_while_the_service_sleeps(spark, beside.companion_pid) if mode == "asleep" else 0.0
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     report = {
-        "companion": beside._companion.pid,
+        "companion": beside.companion_pid,
         "service": beside.address,
         "settings": dict(spark.sparkContext.getConf().getAll()),
         "stopped_seconds": stopped_seconds,

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
+import pytest
+import trio
 import trustme
 
+from journal.cli.exit_codes import ExitCode
+from journal.errors import JournalCode, JournalError
+from journal.gateway.client import ClientSettings, open_volume
+from sos_client.client import open_client
 from sos_client.serving.access import Access, Right, append_token, new_token
-from spark_integration.beside_driver import LOOPBACK, Wanted, start_beside_driver
+from sos_client.wire.errors import RefusedError
+from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
 from spark_integration.pipelines.service_process import ServiceProcess
+from spark_integration.run_folder import begin_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,11 +55,102 @@ def test_a_service_uses_servers_with_tls_and_tokens(tmp_path: Path) -> None:
         )
         try:
             ask = [sys.executable, "-m", "journal", "ls", "sos://v", "--service", beside.address]
-            subprocess.run(ask, check=True)
+            assert subprocess.run(ask, capture_output=True).returncode == ExitCode.ACCESS
+            subprocess.run([*ask, "--token-file", str(beside.credentials.token_file)], check=True)
         finally:
             beside.stop()
     finally:
         server.stop()
+
+
+def _embedded(directory: Path) -> Wanted:
+    return Wanted(
+        volume="v", servers=(), server_token=None, server_authorities=None, directory=directory, host=LOOPBACK
+    )
+
+
+def _run_folders(directory: Path) -> list[Path]:
+    return list(directory.glob("run-*"))
+
+
+async def _write(beside: BesideDriver, path: str, token: str | None = None) -> None:
+    settings = ClientSettings(seconds=30)
+    key = bytes.fromhex(token or beside.credentials.token)
+    async with open_volume([beside.address], "v", token=key, settings=settings) as volume:
+        await volume.put(path, b"", overwrite=False, operation=volume.new_operation())
+
+
+def test_nobody_without_the_runs_token_reaches_what_is_embedded(tmp_path: Path) -> None:
+    beside = start_beside_driver(_embedded(tmp_path))
+    try:
+        trio.run(_write, beside, "f")
+        with pytest.raises(JournalError) as caught:
+            trio.run(_write, beside, "g", "00" * 32)
+        assert caught.value.code is JournalCode.AUTH
+        server = beside.server_address
+        assert server is not None
+
+        async def greet() -> None:
+            async with open_client(server):
+                pass
+
+        with pytest.raises(RefusedError, match="token"):
+            trio.run(greet)
+    finally:
+        beside.stop()
+
+
+def test_a_companion_that_is_killed_is_started_again_where_it_was(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    beside = start_beside_driver(_embedded(tmp_path))
+    try:
+        before = beside.address, beside.server_address, beside.companion_pid
+        trio.run(_write, beside, "before")
+        os.kill(beside.companion_pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while beside.companion_pid == before[2]:
+            assert time.monotonic() < deadline, "no other companion"
+            time.sleep(0.05)
+        assert (beside.address, beside.server_address) == before[:2]
+        trio.run(_write, beside, "after")
+        assert "ended with -9; it is started again" in capfd.readouterr().err
+        assert len(_run_folders(tmp_path)) == 1
+    finally:
+        beside.stop()
+    assert _run_folders(tmp_path) == []
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from spark_integration.beside_driver import LOOPBACK, Wanted, start_beside_driver
+beside = start_beside_driver(
+    Wanted(volume="v", servers=(), server_token=None, server_authorities=None, directory=Path(sys.argv[1]),
+           host="localhost")
+)
+if sys.argv[2] == "both":
+    os.kill(beside.companion_pid, signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_no_key_and_no_token_stays_after_a_driver_that_is_killed(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path), "driver"], check=False)
+    deadline = time.monotonic() + 30
+    while _run_folders(tmp_path):
+        assert time.monotonic() < deadline, _run_folders(tmp_path)
+        time.sleep(0.05)
+
+
+def test_what_a_killed_companion_leaves_goes_with_the_next_run(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path), "both"], check=False)
+    (left,) = _run_folders(tmp_path)
+    assert (left / "key.pem").exists()
+    first, second = begin_run(tmp_path), begin_run(tmp_path)
+    assert sorted(_run_folders(tmp_path)) == sorted([first.path, second.path])
+    for folder in (first, second):
+        folder.close()
 
 
 _SECOND = """
@@ -74,10 +176,11 @@ def test_a_second_driver_in_the_same_directory_takes_nothing_from_the_first(tmp_
         second = [sys.executable, "-c", _SECOND, str(tmp_path)]
         told = subprocess.run(second, capture_output=True, text=True, check=True).stdout
         assert "another process owns this directory" in told
-        assert beside.credentials is not None
         # What a service that is started again would read.
         access = Access(beside.credentials.tokens_file)
         assert access.authenticate(bytes.fromhex(beside.credentials.token), now=0).reaches("v")
-        assert beside.credentials.certificate_file.read_text() == beside.credentials.certificate
+        certificate = beside.credentials.certificate
+        assert certificate is not None
+        assert certificate.file.read_text() == certificate.text
     finally:
         beside.stop()

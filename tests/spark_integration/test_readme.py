@@ -55,7 +55,9 @@ def test_example_runs_and_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "Batch: 0" in first, first
     assert "They do not survive the loss of this machine" in first
     assert re.search(
-        r"export SOS_SERVERS=127.0.0.1:\d+ SOS_SERVICE=127.0.0.1:\d+; sos-journal batches sos://payments", first
+        r"export SOS_SERVERS=127.0.0.1:\d+ SOS_SERVICE=127.0.0.1:\d+ SOS_TOKEN=\$\(cat \S+/token\); "
+        "sos-journal batches sos://payments",
+        first,
     )
     again = _run_until(tmp_path, 2)
     assert "Batch: 0" not in again, again

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,9 +15,6 @@ from sos_client.serving.access import Access
 from spark_integration import SessionError, session, with_sos_checkpoints
 from spark_integration.beside_driver import Wanted, programs
 from spark_integration.run_credentials import make_run_credentials
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _TOKEN = "ab" * 32
 
@@ -143,28 +141,36 @@ def _wanted(
 
 
 def test_embedded_starts_a_server_and_a_service_on_loopback(tmp_path: Path) -> None:
-    server, service = programs(_wanted(tmp_path, servers=()), None)
+    credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
+    server, service = programs(_wanted(tmp_path, servers=()), credentials, tmp_path)
     assert server["name"] == "sos-server"
     assert "{sos-server}" in service["command"]
     assert {server["host"], service["host"]} == {"127.0.0.1"}
+    for program in (server, service):
+        assert {"--tokens", str(credentials.tokens_file)} <= set(program["command"])
+        assert credentials.token not in str(program)
 
 
 def test_replicated_starts_the_service_only(tmp_path: Path) -> None:
-    (service,) = programs(_wanted(tmp_path, servers=("a:7400", "b:7400")), None)
+    credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
+    (service,) = programs(_wanted(tmp_path, servers=("a:7400", "b:7400")), credentials, tmp_path)
+    assert "--tokens" in service["command"]
     assert {"a:7400", "b:7400"} <= set(service["command"])
     assert "--tls-ca" not in service["command"]
 
 
 def test_servers_are_reached_by_tls_when_it_is_said_whom_to_trust(tmp_path: Path) -> None:
     wanted = _wanted(tmp_path, servers=("a:7400",), authorities="-----BEGIN …")
-    (service,) = programs(wanted, None)
-    assert service["command"][-2:] == ["--tls-ca", str(wanted.authorities_file)]
+    (service,) = programs(wanted, make_run_credentials(tmp_path, volume="v", certified_host=None), tmp_path)
+    assert service["command"][-2] == "--tls-ca"
+    assert Path(service["command"][-1]).read_text() == "-----BEGIN …"
 
 
 def test_how_long_the_past_is_kept_is_told_to_the_service_that_is_started(tmp_path: Path) -> None:
     wanted = _wanted(tmp_path, servers=())
-    assert not any("--keep-for" in program["command"] for program in programs(wanted, None))
-    _, service = programs(replace(wanted, keep_for="7d"), None)
+    credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
+    assert not any("--keep-for" in program["command"] for program in programs(wanted, credentials, tmp_path))
+    _, service = programs(replace(wanted, keep_for="7d"), credentials, tmp_path)
     assert service["command"][-2:] == ["--keep-for", "7d"]
     with pytest.raises(SessionError, match="keep_for"):
         with_sos_checkpoints(SparkSession.builder, volume="v", service=["a:1"], keep_for="7d")
@@ -176,19 +182,22 @@ def test_what_was_wanted_can_be_told_without_its_token(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["192.0.2.7", "driver.example.org"])
 def test_beyond_loopback_there_is_a_certificate_and_a_token_for_the_run(tmp_path: Path, host: str) -> None:
-    credentials = make_run_credentials(tmp_path, host=host, volume="v")
-    (service,) = programs(_wanted(tmp_path, servers=("a:1",), host=host), credentials)
+    credentials = make_run_credentials(tmp_path, volume="v", certified_host=host)
+    (service,) = programs(_wanted(tmp_path, servers=("a:1",), host=host), credentials, tmp_path)
+    certificate = credentials.certificate
+    assert certificate is not None
     assert service["host"] == host
-    for path in (credentials.certificate_file, credentials.key_file, credentials.tokens_file):
+    assert credentials.token_file.stat().st_mode & 0o077 == 0
+    for path in (certificate.file, certificate.key_file, credentials.tokens_file):
         assert str(path) in service["command"]
         assert path.stat().st_mode & 0o077 == 0
     assert credentials.token not in str(service)
-    names = x509.load_pem_x509_certificate(credentials.certificate.encode()).extensions.get_extension_for_class(
+    names = x509.load_pem_x509_certificate(certificate.text.encode()).extensions.get_extension_for_class(
         x509.SubjectAlternativeName
     )
     assert [str(name.value) for name in names.value] == [host]
     grant = Access(credentials.tokens_file).authenticate(bytes.fromhex(credentials.token), now=0)
     assert grant.reaches("v")
     assert not grant.reaches("w")
-    again = make_run_credentials(tmp_path, host=host, volume="v")
+    again = make_run_credentials(tmp_path, volume="v", certified_host=host)
     assert again.token != credentials.token

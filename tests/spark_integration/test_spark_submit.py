@@ -31,19 +31,18 @@ def _guarded_service(folder: Path, stack: ExitStack) -> list[str]:
     """Options that lead any of the tool's commands to a journal service with TLS and a token."""
     server = start_server(folder, "server")
     stack.callback(server.stop)
-    credentials = make_run_credentials(folder, host="127.0.0.1", volume="payments")
+    credentials = make_run_credentials(folder, volume="payments", certified_host="127.0.0.1")
+    certificate = credentials.certificate
+    assert certificate is not None
     command = journal_command([server.address], folder / "journal", "payments")
-    command += ["--tls-cert", str(credentials.certificate_file), "--tls-key", str(credentials.key_file)]
+    command += ["--tls-cert", str(certificate.file), "--tls-key", str(certificate.key_file)]
     command += ["--tokens", str(credentials.tokens_file)]
     service = ServiceProcess.start(command, folder / "journal.log")
     stack.callback(service.stop)
-    token_file = folder / "token"
-    token_file.write_text(credentials.token)
-    token_file.chmod(0o600)
     return [
         *("--service", service.address),
-        *("--token-file", str(token_file)),
-        *("--tls-ca", str(credentials.certificate_file)),
+        *("--token-file", str(credentials.token_file)),
+        *("--tls-ca", str(certificate.file)),
     ]
 
 
