@@ -17,6 +17,7 @@ from journal.gateway.incoming_file import IncomingFile
 from journal.gateway.limits import TEXT_BYTES_MAX
 from journal.gateway.outgoing_file import outgoing
 from sos_client.serving.access import Grant, Right
+from sos_client.serving.containment import changing_shared
 from sos_client.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Conversation:
     async def _begin(self, type_code: int, request: m.Request | None) -> bool:
         run = requests.RUN.get(type(request))
         if run is not None:
-            answer = await run(self._permitted(request), request)
+            answer = await self._run(run, request)
             if isinstance(request, m.Claim | m.Release):
                 self._audit_claim(request)
             await self._send(encode(answer))
@@ -144,6 +145,14 @@ class Conversation:
             case _:
                 raise ProtocolError(f"{type(request).__name__} where it does not belong")
         return True
+
+    async def _run(self, run: requests.Run, request: m.Request | None) -> m.Answer:
+        """A change that fails in no foreseen way may have left the volume, which all share, in any state."""
+        volume = self._permitted(request)
+        if requests.RIGHTS[type(request)] == (Right.READ,):
+            return await run(volume, request)
+        with changing_shared(f"{type(request).__name__} was worked on", foreseen=(JournalError,)):
+            return await run(volume, request)
 
     async def _read(self, request: m.Read) -> None:
         async with aclosing(outgoing(self._permitted(request), request)) as pieces:
@@ -170,7 +179,9 @@ class Conversation:
                     await self._refuse_early(error)
             case m.WriteCommit():
                 self.writing = False
-                await self._answer_file(await self._file.commit(request))
+                with changing_shared("WRITE_COMMIT was worked on", foreseen=(JournalError, ProtocolError)):
+                    answer = await self._file.commit(request)
+                await self._answer_file(answer)
             case m.WriteCancel():
                 self.writing = False
                 await self._answer_file(await self._file.cancel())

@@ -18,6 +18,7 @@ from journal.gateway.encoding import encode_status
 from journal.gateway.messages import MessageType
 from journal.gateway.phase import Phase
 from journal.volume import FileStatus
+from sos_client.serving.containment import concerns_all, in_doubt
 from sos_client.serving.plain_stream import DIRECT_CALLS_MAX, KEPT_BUFFER_BYTES
 from sos_client.wire.errors import ProtocolError
 
@@ -53,7 +54,7 @@ class PutLane:
         self._began = 0.0
         self._epoch = 0
         self._frame: tuple[int, memoryview] | None = None
-        self._failure: ProtocolError | trio.BrokenResourceError | trio.ClosedResourceError | None = None
+        self._failure: Exception | None = None
         self.unsent = b""  # of an answer: the session's task sends it
         self.ended = False  # the peer has closed its side
 
@@ -87,6 +88,20 @@ class PutLane:
             self._listening = False
 
     def _on_readable(self) -> None:
+        try:
+            self._receive_now()
+        except Exception as error:
+            if concerns_all(error):
+                raise
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """The poller and the writer, which call back, serve others, too: what goes wrong is this session's."""
+        self._failure = self._failure or error
+        if self._parked is not None:
+            self._parked.set()
+
+    def _receive_now(self) -> None:
         parked = self._parked
         if parked is None or parked.is_set():
             return
@@ -159,12 +174,22 @@ class PutLane:
                 taken = False
         except (ProtocolError, JournalError):
             taken = False
+        except Exception as error:
+            raise in_doubt("PUT was worked on", error) from error
         self._beginning = False
         if not taken:
             self._working = False
         return taken
 
     def _answered(self, answer: Answer) -> None:
+        try:
+            self._say(answer)
+        except Exception as error:
+            if concerns_all(error):
+                raise
+            self._fail(error)
+
+    def _say(self, answer: Answer) -> None:
         parked, session = self._parked, self._session
         if parked is None:
             return  # the session has ended meanwhile

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+import pytest
 import trio
 import trio.testing
 
@@ -12,8 +13,11 @@ from journal.errors import JournalCode, journal_error
 from journal.gateway import limits
 from journal.gateway import messages as m
 from journal.gateway.encoding import encode
+from journal.gateway.phase import Phase
 from sos_client.serving.access import Right, append_token, new_token
+from sos_client.serving.containment import SharedStateError
 from sos_client.serving.plain_stream import PlainStream
+from sos_client.wire.errors import MisuseError
 from tests.journal.gateway.conftest import HELLO, OPEN, Peer, Service
 
 if TYPE_CHECKING:
@@ -205,3 +209,41 @@ async def test_it_is_said_that_a_put_is_still_worked_on(service: Service, nurser
     assert await peer.receive() == m.Waiting(epoch=1, waited_ms=5000)
     held.pop()()
     assert isinstance(await peer.receive(), m.Status)
+
+
+async def test_an_unforeseen_mistake_in_an_answer_is_this_sessions(service: Service, nursery: trio.Nursery) -> None:
+    bystander = await opened(service, nursery)
+    held = hold(service)
+    here, there = socket.socketpair()
+    peer = Peer(trio.SocketStream(trio.socket.from_stdlib_socket(here)), trio.Event())
+
+    async def talk() -> None:
+        with pytest.raises(MisuseError):
+            await service.gateway.talk(PlainStream(there), peer="socket")
+        peer.ended.set()
+
+    nursery.start_soon(talk)
+    for request in (HELLO, OPEN):
+        assert isinstance(await peer.ask(request), m.Welcome | m.Opened)
+    await peer.send(put(peer, "a"))
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    (session,) = (one for one in service.gateway._sessions if one.phase is Phase.WORKING)
+    assert session._lane is not None
+    session._lane._epoch = 1 << 70  # which no STATUS can carry
+    held.pop()()
+    await peer.ended.wait()
+    assert isinstance(await bystander.ask(m.Ping(number=1)), m.Pong)
+
+
+async def test_a_mistake_in_a_change_of_the_volume_ends_all(service: Service) -> None:
+    why = pytest.RaisesExc(SharedStateError, match="PUT was worked on.*a mistake of ours")
+    with pytest.RaisesGroup(why, flatten_subgroups=True):
+        async with trio.open_nursery() as nursery:
+            peer = await opened(service, nursery)
+            service.volume.put_soon = raises  # type: ignore[method-assign]
+            await peer.send(put(peer, "a"))
+            await trio.sleep(60)
+
+
+def raises(*_: object, **__: object) -> NoReturn:
+    raise RuntimeError("a mistake of ours")
