@@ -82,7 +82,7 @@ class ServerBoard:
         with trio.move_on_after(_ALIVE_SECONDS):
             try:
                 with translated(address):
-                    async with await tcp_dial()(address) as stream:
+                    async with await (self.dial or tcp_dial())(address) as stream:
                         await stream.send_all(encode(hello))
                         return bool(await stream.receive_some())
             except SosError:

@@ -123,6 +123,7 @@ class SimulatedStream(trio.abc.Stream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         with self._only_one("send"):
             await trio.lowlevel.checkpoint()
+            await self._awake()
             self._check()
             with memoryview(data) as view:
                 position = 0
@@ -148,6 +149,7 @@ class SimulatedStream(trio.abc.Stream):
         with self._only_one("receive"):
             await trio.lowlevel.checkpoint()
             while not self.closed:
+                await self._awake()
                 data = self._incoming.take(max_bytes or BUFFER_BYTES)
                 if data is not None:
                     self.bytes_moved += len(data)
@@ -174,6 +176,9 @@ class SimulatedStream(trio.abc.Stream):
     @property
     def incoming(self) -> _Direction:
         return self._incoming
+
+    async def _awake(self) -> None:
+        await self.connection.network.awake(self.connection.host_of(self))
 
     def _check(self) -> None:
         if self.closed:
@@ -209,6 +214,9 @@ class Connection:
         back = _Direction(network, (server_host, client_host))
         self.client = SimulatedStream(there, back, self)
         self.server = SimulatedStream(back, there, self)
+
+    def host_of(self, end: SimulatedStream) -> str:
+        return self.hosts[0] if end is self.client else self.hosts[1]
 
     def end_at(self, host: str) -> SimulatedStream:
         return self.client if host == self.hosts[0] else self.server
@@ -276,6 +284,7 @@ class SimulatedNetwork:
         self.connections: list[Connection] = []
         self._listeners: dict[str, SimulatedListener] = {}
         self._down: set[Link] = set()
+        self._asleep: dict[str, trio.Event] = {}
 
     def listen(self, address: str) -> SimulatedListener:
         assert address not in self._listeners, f"{address} is in use"
@@ -289,6 +298,7 @@ class SimulatedNetwork:
     async def dial(self, address: str, *, source: str) -> SimulatedStream:
         """Connect from host `source`. Raises `ConnectionRefusedError` or `TimeoutError`, as connect(2) does."""
         host = address.partition(":")[0]
+        await self.awake(source)
         await trio.sleep(self.draw_delay())
         if not (self.is_up((source, host)) and self.is_up((host, source))):
             await trio.sleep(CONNECT_SECONDS)
@@ -312,6 +322,27 @@ class SimulatedNetwork:
         """Hold whatever `source` sends to `target`. For both ways call twice."""
         self._note("partition", f"{source} {target}")
         self._down.add((source, target))
+
+    def fall_asleep(self, host: str) -> None:
+        """The process there does not run until it wakes up; it will not know that time has passed.
+
+        Its kernel goes on: it accepts connections, and holds what arrives. Whatever the process does next on the
+        network waits, deadlines included.
+        """
+        self._note("sleep", host)
+        self._asleep.setdefault(host, trio.Event())
+
+    def wake_up(self, host: str) -> None:
+        """It goes on where it stood."""
+        if host in self._asleep:
+            self._note("wake", host)
+            self._asleep.pop(host).set()
+
+    async def awake(self, host: str) -> None:
+        """Return when the host is awake. Cannot be cancelled before: a process that does not run notices nothing."""
+        while host in self._asleep:
+            with trio.CancelScope(shield=True):
+                await self._asleep[host].wait()
 
     def heal(self) -> None:
         """All links are up; what was held arrives."""
@@ -346,6 +377,7 @@ class SimulatedNetwork:
         A killed process's kernel resets connections; after a power cut the peers hear nothing until they send to the
         host when it is back, which `restart_host` stands for.
         """
+        self.wake_up(host)
         for listener in [entry for entry in self._listeners.values() if entry.address.partition(":")[0] == host]:
             listener.close()
         for connection in [entry for entry in self.connections if host in entry.hosts]:

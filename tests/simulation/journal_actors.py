@@ -26,7 +26,7 @@ POLICY: Final = RetryPolicy(pause_seconds_max=0.5)
 EXPECTED: Final = frozenset(
     {
         *(JournalCode.NOT_FOUND, JournalCode.ALREADY_EXISTS, JournalCode.NOT_DIRECTORY, JournalCode.IS_DIRECTORY),
-        *(JournalCode.OUTCOME_UNKNOWN, JournalCode.UNAVAILABLE, JournalCode.CHANGED),
+        *(JournalCode.OUTCOME_UNKNOWN, JournalCode.UNAVAILABLE, JournalCode.CHANGED, JournalCode.NO_SPACE),
     }
 )
 

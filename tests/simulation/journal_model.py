@@ -19,6 +19,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from journal.change import Commit, Delete, Put, Rename, decode_change
 from journal.errors import JournalCode
 from journal.image import Image
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 OperationKey = tuple[bytes, int]
 FAR: Final = 1 << 62
-UNDONE: Final = frozenset({JournalCode.UNAVAILABLE})
+UNDONE: Final = frozenset({JournalCode.UNAVAILABLE, JournalCode.NO_SPACE})
 """Answers that promise that nothing was changed."""
 UNKNOWN: Final = frozenset({JournalCode.OUTCOME_UNKNOWN})
 
@@ -48,6 +50,8 @@ class Operation:
     payload: bytes = b""
     key: OperationKey | None = None
     asked: int
+    asked_at: float = 0.0
+    """When, by the time that has really passed."""
     answered: int = FAR
     answer: object = None
     refusal: JournalCode | None = None
@@ -73,6 +77,7 @@ class History:
         operation = Operation(
             client=client, kind=kind, path=path, target=target, payload=payload, key=key, asked=self._next()
         )
+        operation.asked_at = trio.current_time()
         self.operations.append(operation)
         return operation
 
@@ -91,6 +96,10 @@ class LogModel:
         self.world = world
         self.places: dict[OperationKey, int] = {}
         """Where each operation is: the LSN at which its record ends."""
+        self.begins: dict[OperationKey, int] = {}
+        """The LSN at which its record begins: the moment that it ended."""
+        self.chains: dict[int, bytes] = {}
+        """The chain value after each record."""
         self.versions: dict[str, list[tuple[int, bytes | None]]] = defaultdict(lambda: [(0, None)])
         """Each path's content from an LSN on."""
         self.end = 0
@@ -105,6 +114,7 @@ class LogModel:
         require(header.lsn == self.end, f"the log has a gap: {self.end} to {header.lsn}")
         self.image.apply_record(record)
         self.end = header.end_lsn
+        self.chains[self.end] = header.chain
         if header.kind is Kind.HEADER:
             self._open_segment(record)
             return
@@ -115,7 +125,7 @@ class LogModel:
         if header.client != bytes(16) and header.kind not in (Kind.CHUNK, Kind.ABANDON):
             key = (header.client, header.sequence)
             require(key not in self.places, f"operation {header.sequence} of {header.client.hex()} was done twice")
-            self.places[key] = self.end
+            self.places[key], self.begins[key] = self.end, header.lsn
 
     def content_at(self, path: str, lsn: int) -> bytes | None:
         versions = self.versions[path]
@@ -127,6 +137,9 @@ class LogModel:
 
     def _open_segment(self, record: Record) -> None:
         segment = decode_segment_header(record.meta)
+        if segment.base is not None:
+            same = self.chains.get(segment.base.end) == segment.base.chain
+            self.world.require(same, f"{segment.name} goes on from another past than the one that was read")
         holder = self._epochs.setdefault(segment.epoch, segment.holder)
         self.world.require(holder == segment.holder, f"epoch {segment.epoch} has two holders")
         newest = max(self._epochs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -29,15 +30,36 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 VOLUME: Final = "volume"
-MEMBERS: Final = ("a", "b", "c")
-SERVERS: Final = tuple(f"{name}:7400" for name in MEMBERS)
 SERVICE_PORT: Final = 7500
 DEADLINES: Final = Deadlines(connect_seconds=1.0, answer_seconds=2.0, retry_seconds=0.0)
 
 
-def journal_settings() -> JournalSettings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingPlan:
+    """How the services of a run are set up."""
+
+    servers: tuple[str, ...]
+    """Every host that is a member or may become one: a service's list may be older or newer than the volume's."""
+    settings: JournalSettings
+    standby: str = ""
+    """The service that only waits until the volume is free; a start of any other one takes it over."""
+
+
+def journal_settings(*, retention_seconds: int = 0, retention_bytes: int = 0) -> JournalSettings:
     """Small segments, so that a short run rolls many, and waits that a short run outlives."""
-    return JournalSettings(segment_bytes_max=12_000, tail_bytes_max=30_000, quorum_seconds=4.0, pause_seconds_max=0.5)
+    return JournalSettings(
+        segment_bytes_max=12_000,
+        tail_bytes_max=30_000,
+        quorum_seconds=4.0,
+        pause_seconds_max=0.5,
+        retention_seconds=retention_seconds,
+        retention_bytes=retention_bytes,
+    )
+
+
+def address_of(name: str) -> str:
+    """Where a simulated server listens."""
+    return f"{name}:7400"
 
 
 def surroundings(world: World, source: str, chance: random.Random) -> Surroundings:
@@ -50,7 +72,7 @@ def surroundings(world: World, source: str, chance: random.Random) -> Surroundin
     )
 
 
-async def serve_volume(host: SimulatedHost, disk: SimulatedDisk) -> None:
+async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDisk) -> None:
     """Keep the volume and serve it until cancelled (a crash) or until `host.stop_wanted` is set (SIGTERM)."""
     world, chance = host.world, random.Random(host.chance.random())
     log = EventLog(write=lambda _: None, clock=world.wall_clock)
@@ -60,7 +82,7 @@ async def serve_volume(host: SimulatedHost, disk: SimulatedDisk) -> None:
         around = surroundings(world, host.name, chance)
         async with _opened(disk) as local:
             opening = open_journal(
-                volume, servers=SERVERS, directory=local, settings=journal_settings(), surroundings=around
+                volume, servers=plan.servers, directory=local, settings=plan.settings, surroundings=around
             )
             async with opening as journal:
                 world.note("took over", f"{host.name} epoch {journal.epoch} at {journal.acknowledged_lsn}")
@@ -68,8 +90,8 @@ async def serve_volume(host: SimulatedHost, disk: SimulatedDisk) -> None:
 
     dial = partial(world.network.dial, source=host.name)
     address = f"{host.name}:{SERVICE_PORT}"
-    board = ServerBoard(servers=SERVERS, address=address, log=log, dial=dial)
-    keeper = VolumeKeeper(VOLUME, open_volume=open_one, board=board, log=log)
+    board = ServerBoard(servers=plan.servers, address=address, log=log, dial=dial)
+    keeper = VolumeKeeper(VOLUME, open_volume=open_one, board=board, log=log, standby=plan.standby == host.name)
     gateway = Gateway(
         GatewaySurroundings(
             volumes=VolumeKeepers([keeper]),

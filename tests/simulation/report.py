@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation.determinism import run_from_seed
 from tests.simulation.world import ViolationError
@@ -15,6 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from tests.simulation.world import World
+
+
+REAL_SECONDS_MAX: Final = 240
+"""A run takes less than a second; on a machine that is very busy, some."""
+
+
+class EndlessRunError(Exception):
+    """Time stood still."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +46,8 @@ def report_on(world: World, profile: str, main: Callable[[], Awaitable[None]]) -
     violation = None
     logging.disable()
     try:
-        run_from_seed(world.seed, main)
+        with _not_for_ever():
+            run_from_seed(world.seed, main)
     except Exception as error:
         violation = _sentence(error)
     finally:
@@ -48,6 +60,27 @@ def report_on(world: World, profile: str, main: Callable[[], Awaitable[None]]) -
         violation=violation,
         trace=world.trace,
     )
+
+
+@contextmanager
+def _not_for_ever() -> Iterator[None]:
+    """A loop that never waits would stop virtual time, and the run, for good."""
+
+    def give_up(*_: object) -> None:
+        raise EndlessRunError(
+            f"a run took more than {REAL_SECONDS_MAX} s of real time: something loops without waiting"
+        )
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(REAL_SECONDS_MAX)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _sentence(error: BaseException) -> str:

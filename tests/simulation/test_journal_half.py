@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.simulation.__main__ import describe
-from tests.simulation.journal_run import PROFILES, simulate_journal
+from tests.simulation.journal_run import simulate_journal
+from tests.simulation.journal_scenario import PROFILES
 from tests.simulation.runner import Summary, command_for, simulate_many
 
 if TYPE_CHECKING:

@@ -1,0 +1,217 @@
+"""What a run is judged by: the volume is taken over and read back, and every answer anybody got is held against it.
+
+First on copies of the drives, with each set of members gone that the promise allows to be lost; then on the drives
+themselves. A volume that forgets is held to its pins and to how long it promised to remember, too.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from journal.errors import JournalError
+from journal.journal import open_journal
+from journal.reading import open_reader
+from journal.record import Lsn
+from tests.fakes.simulated_disk import DiskFaults
+from tests.simulation.journal_actors import PATHS
+from tests.simulation.journal_archive import open_copies
+from tests.simulation.journal_model import LogModel, check_history
+from tests.simulation.journal_process import VOLUME, address_of, surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from journal.journal import Journal
+    from journal.membership import Configuration, Membership
+    from journal.reading import VolumeReader
+    from tests.fakes.simulated_drive import SimulatedDrive
+    from tests.simulation.journal_stage import JournalStage
+
+RECOVERY_SECONDS: Final = 90.0
+TAKEN_AWAY_MAX: Final = 3
+"""Of all sets of members that may be lost, so many are drawn: for three members, all."""
+MOMENTS_MAX: Final = 4
+AUDITOR: Final = "auditor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One way to look at what is left: who is there, and whether an operator gives up on the others."""
+
+    present: tuple[str, ...]
+    accept_loss: bool
+    words: str
+
+
+async def audit(stage: JournalStage, nursery: trio.Nursery) -> None:
+    """Everything was stopped. Judge what the drives have."""
+    everybody = Trial(present=tuple(stage.servers), accept_loss=False, words="")
+    drives = {name: copy.deepcopy(host.drive) for name, host in stage.servers.items()}
+    stage.start_servers(nursery)
+    membership = await _membership(stage)
+    for trial in _losses(stage, membership):
+        stage.world.note("taken away", trial.words)
+        await _set_up(stage, drives, trial, nursery)
+        await _judge(stage, trial)
+    await _set_up(stage, drives, everybody, nursery)
+    await _judge(stage, everybody)
+
+
+async def _set_up(stage: JournalStage, drives: dict[str, SimulatedDrive], trial: Trial, nursery: trio.Nursery) -> None:
+    """The servers as they were when everything was stopped, only those that are present running."""
+    for name, host in stage.servers.items():
+        await host.kill(power_cut=True)
+        host.drive = copy.deepcopy(drives[name])
+        host.faults, host.refused_to_start = DiskFaults(), None
+        host.held_down = name not in trial.present
+    stage.start_servers(nursery)
+
+
+async def _membership(stage: JournalStage) -> Membership:
+    await trio.sleep(1)
+    whole = [name for name in stage.servers if name not in stage.lost]
+    async with open_copies(stage.world, whole, AUDITOR, random.Random(stage.chance.random())) as copies:
+        return (await open_reader(VOLUME, copies)).header.membership
+
+
+def _losses(stage: JournalStage, membership: Membership) -> Iterator[Trial]:
+    """Some of the sets that the promise allows to be lost, those that were lost already always among them."""
+    names = {member.address.partition(":")[0] for member in membership.members}
+    here = stage.lost & names
+    allowed = [
+        gone
+        for size in range(len(names))
+        for more in combinations(sorted(names - here), size)
+        if (gone := here | set(more)) and all(_bearable(gone, one) for one in membership.configurations)
+    ]
+    largest = [gone for gone in allowed if not any(gone < other for other in allowed)]
+    for gone in stage.chance.sample(largest, min(len(largest), TAKEN_AWAY_MAX)):
+        rest = tuple(name for name in stage.servers if name not in gone)
+        enough = all(len(_names(one) - gone) >= one.acknowledgements for one in membership.configurations)
+        yield Trial(present=rest, accept_loss=not enough, words=f"without {', '.join(sorted(gone))}")
+
+
+def _bearable(gone: set[str], configuration: Configuration) -> bool:
+    return len(gone & _names(configuration)) <= configuration.acknowledgements - 1
+
+
+def _names(configuration: Configuration) -> set[str]:
+    return {member.address.partition(":")[0] for member in configuration.members}
+
+
+async def _judge(stage: JournalStage, trial: Trial) -> None:
+    """Take the volume over, and hold its whole past against what clients were told."""
+    problem: JournalError | None = None
+    give_up_at = trio.current_time() + RECOVERY_SECONDS
+    where = f"{trial.words}: " if trial.words else ""
+    while trio.current_time() < give_up_at:
+        opened = False
+        try:
+            async with open_journal(
+                VOLUME,
+                servers=[address_of(name) for name in stage.servers],
+                settings=stage.plan.settings,
+                surroundings=surroundings(stage.world, AUDITOR, random.Random(stage.chance.random())),
+                accept_loss=trial.accept_loss,
+            ) as journal:
+                opened = True
+                await _Judgement(stage, journal, trial, where).pass_()
+                return
+        except JournalError as error:
+            stage.world.require(not opened, f"{where}what an owner has cannot be read: {error}")
+            problem = error
+        await trio.sleep(1)
+    stage.world.require(
+        promise=False, sentence=f"{where}nobody can take the volume over, and all is in order: {problem}"
+    )
+
+
+class _Judgement:
+    """One owner's view of the volume, against what was told."""
+
+    def __init__(self, stage: JournalStage, journal: Journal, trial: Trial, where: str) -> None:
+        self.stage = stage
+        self.world = stage.world
+        self.journal = journal
+        self.trial = trial
+        self.where = where
+        self.model = LogModel(stage.world)
+
+    async def pass_(self) -> None:
+        await self.journal.put("auditor/was-here", b"new", overwrite=True)
+        chance = random.Random(self.stage.chance.random())
+        async with open_copies(self.world, self.trial.present, AUDITOR, chance) as copies:
+            reader = await open_reader(VOLUME, copies)
+            await self._read_log(reader)
+            check_history(self.world, self.model, self.stage.history)
+            for path in PATHS:
+                await self._compare(path)
+            for moment in self._moments(chance):
+                await self._compare_past(reader, moment)
+        if not self.trial.words:
+            self.world.counts["operations audited"] += len(self.stage.history.operations)
+            self.world.counts["records audited"] += len(self.model.places)
+
+    async def _read_log(self, reader: VolumeReader) -> None:
+        """What was read in time, and the rest as the members have it, up to what the owner says is acknowledged."""
+        archive, journal = self.stage.archive, self.journal
+        for record in archive.records:
+            self.model.add(record)
+        async with aclosing(reader.records(archive.end, journal.acknowledged_lsn, payloads=True)) as records:
+            async for record in records:
+                self.model.add(record)
+        self.world.require(
+            self.model.end == journal.acknowledged_lsn,
+            f"{self.where}the members' records end at {self.model.end}, the owner says {journal.acknowledged_lsn}",
+        )
+
+    async def _compare(self, path: str) -> None:
+        wanted = self.model.content_at(path, self.model.end)
+        try:
+            got: bytes | None = b"".join([piece async for piece in self.journal.read(path)])
+        except JournalError as error:
+            got = None
+            self.world.require(wanted is None, f"{self.where}{path} cannot be read: {error}")
+        self.world.require(got == wanted, f"{self.where}{path} has other bytes than the log gives")
+
+    def _moments(self, chance: random.Random) -> Iterable[int]:
+        """Moments that must be readable: the pinned one, and some that are not too old."""
+        pinned, forgets = self.stage.archive.pinned, self.stage.scenario.forgets
+        kept = [] if pinned is None else [pinned]
+        young = self._young() if forgets and not self.trial.words else []
+        return [*kept, *chance.sample(young, min(len(young), MOMENTS_MAX))]
+
+    def _young(self) -> list[int]:
+        """Moments that ended so late, by the time that has really passed, that nothing allows them to be forgotten."""
+        scenario, now = self.stage.scenario, trio.current_time()
+        since = now - scenario.retention_seconds if scenario.retention_seconds else 0.0
+        oldest = self.model.end - scenario.retention_bytes if scenario.retention_bytes else 0
+        moments = []
+        for operation in self.stage.history.operations:
+            begin = self.model.begins.get(operation.key) if operation.key is not None else None
+            if begin is not None and begin > oldest and operation.asked_at > since:
+                moments.append(begin)
+        return moments
+
+    async def _compare_past(self, reader: VolumeReader, lsn: int) -> None:
+        self.world.counts["moments audited"] += 1
+        what = "pinned" if lsn == self.stage.archive.pinned else "young"
+        try:
+            image = await reader.image_at(Lsn(lsn))
+            for path in PATHS:
+                wanted, status = self.model.content_at(path, lsn), image.tree.find(path)
+                self.world.require(
+                    (status is None) == (wanted is None), f"{self.where}at LSN {lsn} {path} is not as the log gives"
+                )
+                if wanted is not None:
+                    got = b"".join([piece async for piece in reader.read_file(image, path)])
+                    self.world.require(got == wanted, f"{self.where}at LSN {lsn} {path} had other bytes")
+        except JournalError as error:
+            self.world.require(promise=False, sentence=f"{self.where}the {what} moment {lsn} is not readable: {error}")

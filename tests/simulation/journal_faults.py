@@ -1,0 +1,214 @@
+"""What goes wrong in a run of the journal half, one event after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from tests.fakes.simulated_drive import Survival
+from tests.simulation import journal_operators as operators
+from tests.simulation.journal_actors import CLIENT_SECONDS
+
+if TYPE_CHECKING:
+    from tests.simulation.journal_stage import JournalStage
+    from tests.simulation.process import SimulatedHost
+
+JUMPS_SECONDS: Final = (-86400.0, -3600.0, -1.0, 1.0, 3600.0, 30 * 86400.0)
+"""How far somebody sets a clock."""
+ROOM_BYTES_MAX: Final = 120_000
+"""What a full disk still has; a server keeps 64 KiB of it for itself."""
+
+
+class JournalFaults:
+    """Plays events on a stage."""
+
+    def __init__(self, stage: JournalStage, nursery: trio.Nursery) -> None:
+        self.stage = stage
+        self.world = stage.world
+        self.chance = stage.chance
+        self.servers = stage.servers
+        self._nursery = nursery
+
+    async def go_on(self) -> None:
+        """One event after the other, until cancelled."""
+        profile = self.stage.scenario.profile
+        names, weights = list(profile.events), list(profile.events.values())
+        while True:
+            await trio.sleep(self.chance.expovariate(1 / profile.event_seconds))
+            await self.chance.choice(list(self.servers.values())).between_awaits()
+            (event,) = self.chance.choices(names, weights)
+            self.world.note("event", event)
+            await self._play(event)
+
+    async def _play(self, event: str) -> None:
+        network, chance = self.world.network, self.chance
+        server = chance.choice(list(self.servers.values()))
+        service = chance.choice(list(self.stage.services.values()))
+        match event:
+            case "kill server" | "power cut":
+                await self._restart(server, power_cut=event == "power cut")
+            case "kill service" | "start service":
+                # A service that starts takes the volume over, from a living owner, too.
+                await self._restart(service, power_cut=chance.random() < 0.3)
+            case "stop service":
+                service.stop_wanted.set()
+                with trio.move_on_after(12):
+                    await service.wait_end()
+                await self._restart(service, power_cut=False)
+            case "cut" | "lose replies":
+                if network.connections:
+                    call = network.cut if event == "cut" else network.lose_replies
+                    call(chance.choice(network.connections))
+            case "partition" | "one-way partition":
+                await self._part(service, server, both_ways=event == "partition")
+            case "driver crash":
+                chance.choice(self.stage.drivers).crash()
+            case "fail a sync":
+                server.faults.fail_at("sync", nth=chance.randrange(1, 8))
+            case "clock jump":
+                self.world.note("clock jump", str(jump := chance.choice(JUMPS_SECONDS)))
+                self.world.clock_skew_seconds += jump
+            case "sleep":
+                await self._sleep(service)
+            case "fill a disk":
+                await self._fill(server)
+            case _:
+                await self._play_on_members(event, service, server)
+
+    async def _play_on_members(self, event: str, service: SimulatedHost, server: SimulatedHost) -> None:
+        match event:
+            case "too few members":
+                await self._take_away_two()
+            case "leave one behind":
+                await self._leave_one_behind(service)
+            case "blackout":
+                await self._black_out(service)
+            case "take turns":
+                await self._take_turns(service)
+            case "lose a member":
+                await self._lose_a_member()
+            case "stray fence":
+                await operators.claim_and_go_away(self.stage, server.name)
+            case "repair":
+                await operators.repair(self.stage)
+            case "replace a member" | "add a member" | "remove a member":
+                if await operators.change(self.stage, event) and self.chance.random() < 0.7:
+                    await self._restart(service, power_cut=False)  # which waits for who will never give back
+            case _:
+                raise AssertionError(event)
+
+    async def _restart(self, host: SimulatedHost, *, power_cut: bool) -> None:
+        if host.refused_to_start is not None and host.name in self.servers:
+            return
+        await host.kill(power_cut=power_cut)
+        if host.name in self.stage.services and self.chance.random() < 0.3:
+            self._harm_local_copy(host)
+        await trio.sleep(self.chance.uniform(0, 1))
+        if not host.running:
+            host.start(self._nursery)
+
+    async def _part(self, service: SimulatedHost, server: SimulatedHost, *, both_ways: bool) -> None:
+        network, pair = self.world.network, [service.name, server.name]
+        self.chance.shuffle(pair)
+        network.partition(pair[0], pair[1])
+        if both_ways:
+            network.partition(pair[1], pair[0])
+        await trio.sleep(self.chance.uniform(0, 4))
+        network.heal()
+
+    async def _sleep(self, service: SimulatedHost) -> None:
+        """A process that is stopped, or a machine that is suspended, and knows nothing of it when it goes on."""
+        self.world.network.fall_asleep(service.name)
+        await trio.sleep(self.chance.choice([1.0, 5.0, 15.0]))
+        self.world.network.wake_up(service.name)
+
+    async def _fill(self, server: SimulatedHost) -> None:
+        """Somebody else's file takes what was free, and is deleted later."""
+        used = sum(len(inode.cached) for _, inode in server.drive.files())
+        server.drive.capacity_bytes = used + self.chance.randrange(ROOM_BYTES_MAX)
+        await trio.sleep(self.chance.uniform(0.5, 3))
+        server.drive.capacity_bytes = 1 << 40
+
+    async def _black_out(self, service: SimulatedHost) -> None:
+        hosts = [*self.servers.values(), service]
+        for host in hosts:
+            await host.kill(power_cut=True, survival=Survival.NOTHING)
+        for host in hosts:
+            if not host.running and host.refused_to_start is None:
+                host.start(self._nursery)
+
+    async def _leave_one_behind(self, service: SimulatedHost) -> None:
+        """Only one member hears the owner for a while; then the next owner has to do without that one."""
+        *deaf, hearing = self.chance.sample(sorted(self.servers), 3)
+        for name in deaf:
+            self.world.network.partition(service.name, name)
+        await trio.sleep(self.chance.uniform(0.1, 0.6))
+        await self._change_owner(service, self.servers[hearing])
+
+    async def _take_turns(self, service: SimulatedHost) -> None:
+        """One is away and comes back, then another one; the next owner has only these two."""
+        first, second, third = (self.servers[name] for name in self.chance.sample(sorted(self.servers), 3))
+        for host in (first, second):
+            await host.kill(power_cut=True)
+            await trio.sleep(self.chance.uniform(0.3, 1.0))
+            if not host.running:
+                host.start(self._nursery)
+            if host is first:
+                await trio.sleep(self.chance.uniform(0.1, 1.0))
+        await self._change_owner(service, third)
+
+    async def _change_owner(self, service: SimulatedHost, without: SimulatedHost) -> None:
+        """The service starts anew, without its local copy, while one member is away; that one comes back later."""
+        await service.kill(power_cut=True)
+        service.drive.wipe()
+        without.held_down = True
+        await without.kill(power_cut=True)
+        self.world.network.heal()
+        if not service.running:
+            service.start(self._nursery)
+        await trio.sleep(self.chance.uniform(0.5, 2.0))
+        without.held_down = False
+        self.stage.start_servers(self._nursery)
+
+    def _harm_local_copy(self, host: SimulatedHost) -> None:
+        """A service's directory is a cache: whatever is in it, nobody may notice."""
+        if self.chance.random() < 0.3:
+            host.drive.wipe()
+        for _ in range(self.chance.randrange(8)):
+            host.drive.flip_random_bit()
+
+    async def _take_away_two(self) -> None:
+        """Below the quorum, for a while: writes wait, or end with an outcome that nobody knows."""
+        away = self.chance.sample(sorted(self.servers), 2)
+        for name in away:
+            await self.servers[name].kill(power_cut=self.chance.random() < 0.5)
+            self.servers[name].held_down = True
+        await trio.sleep(self.chance.uniform(1, 1.5 * CLIENT_SECONDS))
+        for name in away:
+            self.servers[name].held_down = False
+        self.stage.start_servers(self._nursery)
+
+    async def _lose_a_member(self) -> None:
+        """A new disk in one server, or a bit that flips on it, running or not. Never more than the promise allows."""
+        membership = await operators.read_membership(self.stage)
+        if membership is None:
+            return
+        members = operators.names_of(membership.configuration)
+        bearable = [name for name in members if operators.may_lose(self.stage, membership, name)]
+        if not bearable:
+            return
+        host = self.servers[self.chance.choice(bearable)]
+        self.stage.lost.add(host.name)
+        kind = self.chance.choice(["wipe", "rot", "rot while it runs"])
+        if kind == "rot while it runs":
+            self.world.note("rot", f"{host.name} {host.drive.flip_random_bit()}")
+            return
+        await host.kill(power_cut=True)
+        if kind == "wipe":
+            self.world.note("wipe", host.name)
+            host.drive.wipe()
+        else:
+            self.world.note("rot", f"{host.name} {host.drive.flip_random_bit()}")
+        if not host.running:
+            host.start(self._nursery)

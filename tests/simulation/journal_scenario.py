@@ -1,0 +1,163 @@
+"""What a run of the journal half is made of: how many members, how long the past is kept, what goes wrong. From a seed.
+
+A profile says what goes wrong; the rest is drawn beside it, so that every mixture comes by sooner or later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import random
+
+SHAPES: Final = {(3, 2): 12, (1, 1): 1, (2, 2): 1, (3, 3): 1, (4, 3): 1, (5, 3): 2}
+"""Members and acknowledgements, and how often."""
+RETENTIONS: Final = {(0, 0): 4, (0, 20_000): 3, (3, 0): 3, (6, 60_000): 1}
+"""Seconds and bytes for which the past is kept (0, 0: all of it), and how often."""
+SPARES: Final = ("p", "q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What goes wrong in a run."""
+
+    name: str
+    events: dict[str, int]
+    seconds: float = 5.0
+    event_seconds: float = 0.4
+    disk_errors: dict[str, float] = field(default_factory=dict)
+    cut_rate: float = 0.0
+    ghost_rate: float = 0.0
+    stall_rate: float = 0.0
+    services: int = 2
+    three_of_two: bool = False
+    """Whether it is about three members of which two acknowledge."""
+    retains: bool = False
+    """Whether it needs a volume that forgets."""
+    few_answers: bool = False
+    """Whether clients ask more than the window of answers holds."""
+
+
+MEMBERS: Final = {"replace a member": 4, "add a member": 2, "remove a member": 2, "repair": 1}
+OWNERS: Final = {"kill service": 4, "start service": 4, "stop service": 1, "partition": 1}
+
+PROFILES: Final = (
+    Profile(name="owners", events={**OWNERS, "sleep": 2, "stray fence": 1}),
+    Profile(
+        name="servers",
+        services=1,
+        seconds=15.0,
+        events={"kill server": 4, "power cut": 5, "kill service": 2, "too few members": 3},
+        three_of_two=True,
+    ),
+    Profile(
+        name="network",
+        events={"partition": 3, "one-way partition": 5, "cut": 6, "lose replies": 6, "start service": 1},
+        cut_rate=0.003,
+        ghost_rate=0.05,
+    ),
+    Profile(
+        name="turns",
+        stall_rate=0.05,
+        events={"leave one behind": 3, "take turns": 3, "blackout": 4},
+        services=1,
+        seconds=7.0,
+        event_seconds=0.2,
+        three_of_two=True,
+    ),
+    Profile(
+        name="a lost member",
+        events={"lose a member": 2, "power cut": 2, "kill service": 3, "start service": 1, "cut": 1, "stray fence": 1},
+    ),
+    Profile(
+        name="everything",
+        events={
+            "kill service": 3,
+            "start service": 3,
+            "power cut": 3,
+            "kill server": 1,
+            "cut": 2,
+            "lose replies": 2,
+            "one-way partition": 2,
+            "lose a member": 1,
+            "driver crash": 1,
+            "clock jump": 1,
+            "fail a sync": 2,
+        },
+        disk_errors={"sync": 0.001},
+        cut_rate=0.001,
+    ),
+    Profile(
+        name="the past",
+        events={"kill service": 2, "start service": 1, "power cut": 2, "clock jump": 2, "kill server": 1, "sleep": 1},
+        seconds=8.0,
+        event_seconds=0.8,
+        retains=True,
+    ),
+    Profile(
+        name="members",
+        events={**MEMBERS, "lose a member": 3, "kill service": 1},
+        seconds=10.0,
+        event_seconds=0.2,
+        retains=True,
+    ),
+    Profile(
+        name="members and owners",
+        events={**MEMBERS, **OWNERS, "lose a member": 2, "stray fence": 2, "sleep": 1, "fill a disk": 1, "repair": 2},
+        cut_rate=0.001,
+    ),
+    Profile(
+        name="full disks",
+        events={"fill a disk": 4, "kill server": 1, "power cut": 1, "kill service": 1, "start service": 1},
+        retains=True,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One run's plan."""
+
+    profile: Profile
+    members: tuple[str, ...]
+    acknowledgements: int
+    retention_seconds: int
+    retention_bytes: int
+    standby: bool
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Everybody who is a member or may become one."""
+        return (*self.members, *SPARES) if "replace a member" in self.profile.events else self.members
+
+    @property
+    def forgets(self) -> bool:
+        return bool(self.retention_seconds or self.retention_bytes)
+
+    @property
+    def name(self) -> str:
+        """For reports."""
+        past = f", keeps {self.retention_seconds} s {self.retention_bytes} bytes" if self.forgets else ""
+        waiting = ", standby" if self.standby else ""
+        return f"{self.profile.name}, {self.acknowledgements} of {len(self.members)}{past}{waiting}"
+
+
+def draw_scenario(seed: int, chance: random.Random) -> Scenario:
+    """The profile follows from the seed, all else is drawn."""
+    profile = PROFILES[seed % len(PROFILES)]
+    (count, acknowledgements) = (3, 2) if profile.three_of_two else _draw(chance, SHAPES)
+    retention = _draw(chance, {one: weight for one, weight in RETENTIONS.items() if any(one) or not profile.retains})
+    return Scenario(
+        profile=profile,
+        members=tuple("abcde"[:count]),
+        acknowledgements=acknowledgements,
+        retention_seconds=retention[0],
+        retention_bytes=retention[1],
+        standby=profile.services > 1 and chance.random() < 0.4,
+    )
+
+
+def _draw(chance: random.Random, weights: dict[tuple[int, int], int]) -> tuple[int, int]:
+    (drawn,) = chance.choices(list(weights), list(weights.values()))
+    return drawn

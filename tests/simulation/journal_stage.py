@@ -1,0 +1,61 @@
+"""Who and what there is in a run of the journal half: servers, services, clients, history, who has lost its data."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.simulation.journal_archive import Archive
+from tests.simulation.journal_model import History
+from tests.simulation.journal_process import ServingPlan, address_of, journal_settings, serve_volume
+from tests.simulation.process import SimulatedHost
+from tests.simulation.server_process import serve
+
+if TYPE_CHECKING:
+    import trio
+
+    from tests.simulation.journal_actors import Driver
+    from tests.simulation.journal_scenario import Scenario
+    from tests.simulation.world import World
+
+SERVICES = ("x", "y")
+
+
+class JournalStage:
+    """One run's hosts. Chance here is that of the faults."""
+
+    def __init__(self, world: World, scenario: Scenario) -> None:
+        self.world = world
+        self.scenario = scenario
+        self.chance = world.chance("faults")
+        self.history = History()
+        self.plan = ServingPlan(
+            servers=tuple(address_of(name) for name in scenario.hosts),
+            settings=journal_settings(
+                retention_seconds=scenario.retention_seconds, retention_bytes=scenario.retention_bytes
+            ),
+            standby=SERVICES[1] if scenario.standby else "",
+        )
+        self.servers = {name: SimulatedHost(world, name, serve) for name in scenario.hosts}
+        self.services = {
+            name: SimulatedHost(world, name, partial(serve_volume, self.plan))
+            for name in SERVICES[: scenario.profile.services]
+        }
+        self.archive = Archive(world, scenario.hosts, self.services)
+        self.lost: set[str] = set()
+        """Servers that may not have any more what they once had: never more members than the promise allows."""
+        self.drivers: list[Driver] = []
+
+    def start_servers(self, nursery: trio.Nursery) -> None:
+        """Start again what has ended by itself, as a supervisor does."""
+        for host in self.servers.values():
+            damaged = host.refused_to_start is not None
+            if not host.running and not damaged and not host.held_down:
+                host.start(nursery)
+            self.world.require(
+                not damaged or host.name in self.lost, f"server {host.name} would not start: {host.refused_to_start}"
+            )
+
+    def check_services(self) -> None:
+        for host in self.services.values():
+            self.world.require(host.refused_to_start is None, f"service {host.name} gave up: {host.refused_to_start}")
