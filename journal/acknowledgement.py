@@ -43,6 +43,11 @@ class Acknowledgement:
         self._looks = 0  # how often it was looked for those who have waited too long
         self._stopped: Callable[[], JournalError] | None = None
 
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more will be acknowledged here, so nothing more may be written."""
+        return self._stopped is not None
+
     def check(self) -> None:
         """Raise what `stop` was told, if the writer has stopped."""
         if self._stopped is not None:

@@ -106,7 +106,8 @@ class Housekeeping:
             if jump_ms:
                 _LOG.error(_JUMPED, jump_ms / 1000)
             age_ms = log.lived_ms() - log.segment_lived_ms
-            if seconds and age_ms >= seconds * 1000 // 4 and log.has_content and log.acknowledged.lsn == log.end:
+            quiet = log.has_content and log.acknowledged.lsn == log.end and not log.acknowledged.stopped
+            if seconds and age_ms >= seconds * 1000 // 4 and quiet:
                 self._journal.roll()
 
     async def _deal_with(self, image: Image) -> None:

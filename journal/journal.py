@@ -353,6 +353,7 @@ class Journal:
         operation: OperationId | None = None,
     ) -> Answer:
         """Write a record and apply it to the pending image. What it answers counts once it is acknowledged."""
+        self.log.acknowledged.check()  # it may have stopped while somebody waited for room
         meta = encode_change(change)
         client, sequence = operation or (NO_CLIENT, 0)
         head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
@@ -407,7 +408,7 @@ class Journal:
 
     def abandon(self, upload: int) -> None:
         """The pieces of a file that will not be."""
-        if upload in self.pending.uploads:
+        if upload in self.pending.uploads and not self.log.acknowledged.stopped:
             self.write(Abandon(upload=upload))
 
 

@@ -125,9 +125,17 @@ class ReplicaProgress:
     # ---- what follows
 
     def must_stop(self) -> bool:
-        """Whether a newer claim has taken so many members that this owner cannot go on."""
-        fenced = any(one.standing is Standing.REMOVED for one in self.members.values())
-        return fenced and not self.has_quorum()
+        """Whether a newer claim has taken so many members that this owner can never go on, whoever comes back."""
+        left = [one.member for one in self.members.values() if one.standing is not Standing.REMOVED]
+        return not is_durable(self.membership, left)
+
+    def is_in_doubt(self) -> bool:
+        """Whether a newer claim has taken some members, and too few of the others follow just now.
+
+        They may come back, or have been taken by whoever took the first ones: that owner cannot be told from a claim
+        that nobody followed up.
+        """
+        return self.newest_claim() is not None and not self.has_quorum()
 
     def has_quorum(self) -> bool:
         """Whether writes can be acknowledged now."""

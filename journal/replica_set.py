@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from journal.replica_progress import Standing
 
 _LOG: Final = logging.getLogger("journal.replication")
+_DOUBT_SECONDS: Final = 10.0  # longer than a server's restart: then an owner that was fenced somewhere gives up waiting
+_LOOK_SECONDS: Final = 1.0
 _CONNECT_SECONDS: Final = 10.0  # a reader of what is not local waits so long for the first member after opening
 
 
@@ -66,6 +68,7 @@ class ReplicaSet:
         """Follow, until the nursery is cancelled."""
         for replica in self.replicas.values():
             nursery.start_soon(replica.run)
+        nursery.start_soon(self._give_up_in_doubt)
         for member in self._damaged:
             _LOG.error("%s has damaged records: it does not count until they are mended from other copies", member)
 
@@ -102,7 +105,23 @@ class ReplicaSet:
         ]
 
     def _fenced(self) -> None:
-        if self._journal.log.progress.must_stop() and not self.stopped.is_set():
+        if self._journal.log.progress.must_stop():
+            self._stop()
+
+    async def _give_up_in_doubt(self) -> None:
+        """Once fenced by some members, and with too few others for long: whoever asks must not be kept waiting here."""
+        since = trio.current_time()
+        while True:
+            await trio.sleep(_LOOK_SECONDS)
+            now = trio.current_time()
+            if not self._journal.log.progress.is_in_doubt():
+                since = now
+            elif now - since >= _DOUBT_SECONDS:
+                self._stop()
+                return
+
+    def _stop(self) -> None:
+        if not self.stopped.is_set():
             _LOG.error("%s", self.why_stopped())
             self._journal.log.stop(self.why_stopped)
             self.stopped.set()
@@ -112,9 +131,11 @@ class ReplicaSet:
         claim = self._journal.log.progress.newest_claim()
         epoch = 0 if claim is None else claim.epoch
         holder = "" if claim is None else claim.holder.hex()
+        sure = self._journal.log.progress.must_stop()
+        what = "has a newer owner" if sure else "seems to have a newer owner, and too few members follow this one"
         return SupersededError(
             JournalCode.NOT_OWNER,
-            f"volume {self._journal.name} has a newer owner (epoch {epoch}, holder {holder}); this one had epoch "
+            f"volume {self._journal.name} {what} (epoch {epoch}, holder {holder}); this one had epoch "
             f"{self._journal.epoch}, holder {self._journal.holder.hex()}",
             epoch=epoch,
             holder=holder,

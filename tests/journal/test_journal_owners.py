@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 
 from journal.catching_up import Filling
 from journal.copies import DirectoryCopy
@@ -14,7 +15,7 @@ from journal.errors import JournalCode, JournalError
 from journal.index_snapshot import parse_snapshot_name
 from journal.reading import open_reader
 from journal.settings import JournalSettings
-from journal.volume import OperationId, PathClaim
+from journal.volume import PUT_BYTES_MAX, OperationId, PathClaim
 from tests.journal.cluster import (
     VOLUME,
     again,
@@ -80,6 +81,92 @@ async def test_one_stray_fence_does_not_end_a_healthy_owner(autojump_clock: Mock
             assert not journal.replicas.stopped.is_set()
         async with open_on(servers) as journal:  # and whoever comes next takes an epoch above the stray one
             assert await content(journal, "b") == b"2"
+
+
+@pytest.mark.parametrize("fence_first", [True, False])
+async def test_a_stray_fence_and_a_member_that_comes_back_end_nobody(
+    fence_first: bool,  # noqa: FBT001
+    autojump_clock: MockClock,
+) -> None:
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("a", b"1")
+
+            async def fence() -> None:
+                async with surroundings(servers, "stray").open_member("a:7400") as client:
+                    await client.fence(VOLUME, journal.epoch + 1, b"s" * 16)
+
+            if fence_first:
+                await fence()
+                await trio.sleep(3)
+            await servers.down("b")
+            await trio.sleep(1)
+            if not fence_first:
+                await fence()
+            await trio.sleep(3)
+            await servers.up("b")
+            await trio.sleep(60)
+            await journal.put("b", b"2")
+            assert not journal.replicas.stopped.is_set()
+
+
+async def test_an_owner_that_was_fenced_somewhere_gives_up_when_too_few_others_follow(
+    autojump_clock: MockClock,
+) -> None:
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("a", b"1")
+            async with surroundings(servers, "stray").open_member("a:7400") as client:
+                await client.fence(VOLUME, journal.epoch + 1, b"s" * 16)
+            await trio.sleep(3)
+            await servers.down("b")
+            with trio.fail_after(30):
+                reason = await journal.wait_lost()
+            assert reason.code is JournalCode.NOT_OWNER
+            with pytest.raises(JournalError):
+                await journal.put("b", b"2")
+        async with open_on(servers) as journal:
+            await journal.put("b", b"2")
+
+
+async def test_nothing_is_written_after_the_end(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by who has just been told that there is room, nor by a streamed file or what is given up."""
+    settings = JournalSettings(unacknowledged_bytes_max=1000)
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings) as journal:
+            writing = await journal.open_write("large")
+            await writing.write(bytes(PUT_BYTES_MAX + 1))
+            await trio.sleep(1)
+            acknowledged, answers = journal.log.acknowledged, list[str]()
+            wake = acknowledged.wake
+
+            def wake_and_stop() -> None:
+                wake()
+                acknowledged.stop(journal.replicas.why_stopped)
+
+            async def put(path: str) -> None:
+                try:
+                    await journal.put(path, bytes(2000))
+                except JournalError as error:
+                    answers.append(error.code.name)
+                else:
+                    answers.append("done")
+
+            monkeypatch.setattr(acknowledged, "wake", wake_and_stop)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(put, "first")
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(put, "second")  # waits for room
+            assert answers == ["done", "NOT_OWNER"]
+            end = journal.log.end
+            for change in (writing.write(bytes(PUT_BYTES_MAX)), writing.commit(), journal.mkdirs("d")):
+                with pytest.raises(JournalError):
+                    await change
+            await writing.cancel()
+            assert journal.log.end == end
 
 
 async def test_an_attempt_without_a_quorum_leaves_the_owner_alone(autojump_clock: MockClock) -> None:

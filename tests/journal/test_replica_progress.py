@@ -87,6 +87,21 @@ def test_one_stray_fence_stops_nobody_and_a_second_does() -> None:
     assert one.newest_claim() is one.members[B]
 
 
+def test_a_stray_fence_while_another_member_is_away_is_a_doubt_that_may_pass() -> None:
+    one = progress()
+    in_sync(one, "ABC")
+    one.lost_contact(B)
+    one.fenced(A, epoch=7, holder=b"x")
+    assert not one.must_stop()
+    assert one.is_in_doubt()
+    in_sync(one, "B")
+    assert not one.is_in_doubt()
+    one.lost_contact(C)
+    assert one.is_in_doubt()
+    one.fenced(C, epoch=7, holder=b"x")
+    assert one.must_stop()
+
+
 def test_a_fenced_member_never_comes_back() -> None:
     one = progress()
     one.fenced(A, epoch=7, holder=b"x")
