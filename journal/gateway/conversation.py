@@ -157,6 +157,7 @@ class Conversation:
     async def _read(self, request: m.Read) -> None:
         async with aclosing(outgoing(self._permitted(request), request)) as pieces:
             async for piece in pieces:
+                self._check_right(Right.READ)  # tokens are read again while a slow peer takes a large file
                 await self._send(piece)
 
     # ── streamed writes ───────────────────────────────────────────────────────────────────────────────────────────
@@ -171,6 +172,11 @@ class Conversation:
             await self._refuse_early(error)
 
     async def _go_on_writing(self, request: m.Request | None) -> None:
+        if not self._file.refused:
+            try:
+                self._check_right(Right.APPEND)  # as it is now: a write may be open for an hour
+            except JournalError as error:
+                await self._refuse_early(error)
         match request:
             case m.Data():
                 try:
@@ -215,11 +221,14 @@ class Conversation:
         if not self._volume:
             raise journal_error(JournalCode.BAD_REQUEST, "no volume is open on this connection: send OPEN first")
         for right in requests.RIGHTS[type(request)]:
-            if right not in self._rights:
-                raise self._denied(self._volume, right)
+            self._check_right(right)
         volume = self._with.volumes.owned(self._volume)
         _check_epoch(volume, requests.epoch_seen(request))
         return volume
+
+    def _check_right(self, right: Right) -> None:
+        if right not in self._rights:
+            raise self._denied(self._volume, right)
 
     def _denied(self, volume: str, right: str) -> JournalError:
         shown = volume[:_NAME_SHOWN]

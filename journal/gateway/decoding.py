@@ -40,18 +40,31 @@ def decode_answer(type_code: int, body: memoryview) -> m.Answer:
     return decode(body)
 
 
-def _decode_hello(body: memoryview) -> m.Hello:
+class HelloHead(NamedTuple):
+    """What a HELLO begins with: all that is looked at before the token is taken."""
+
+    version: int
+    token: bytes | None
+
+
+def hello_head(body: memoryview) -> HelloHead:
+    """The beginning of a HELLO of any version."""
     if len(body) < HELLO_HEAD.size:
         raise ProtocolError("a HELLO that is cut short")
     version, has_token, token = HELLO_HEAD.unpack_from(body)
     if has_token > 1:
         raise ProtocolError("a HELLO whose token flag is neither 0 nor 1")
+    return HelloHead(version, token if has_token else None)
+
+
+def _decode_hello(body: memoryview) -> m.Hello:
+    version, token = hello_head(body)
     if version != limits.VERSION:  # the rest may look different there: the version must be refused, not the frame
         return m.Hello(version=version, token=None, client="", instance=b"")
     client, instance = e.array(body[HELLO_HEAD.size :], 2)
     return m.Hello(
         version=version,
-        token=token if has_token else None,
+        token=token,
         client=e.text(client),
         instance=e.binary(instance, limits.INSTANCE_BYTES),
     )

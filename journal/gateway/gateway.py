@@ -85,6 +85,8 @@ class Gateway:
     def reload_access(self, now: float) -> None:
         """The tokens have changed: end the sessions whose token is not valid now, give the others their new rights."""
         for session in self._sessions:
+            if not session.greeted:  # its token has not come yet, and will be looked up among the new ones
+                continue
             grant = self._with.access.current(session.conversation.grant, now=now)
             if grant is None:
                 session.give_up(journal_error(JournalCode.AUTH, "the token of this connection is no longer valid"))

@@ -25,6 +25,11 @@ class IncomingFile:
         self._write: StreamedWrite | None = None
         self._received = 0
 
+    @property
+    def refused(self) -> bool:
+        """Whether its frames are thrown away."""
+        return self._volume is None
+
     async def open(self, request: m.WriteOpen) -> None:
         if self._volume is not None:
             self._write = await self._volume.open_write(

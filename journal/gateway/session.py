@@ -14,8 +14,9 @@ from journal.errors import JournalCode, JournalError, journal_error
 from journal.gateway import limits
 from journal.gateway import messages as m
 from journal.gateway.conversation import Conversation
-from journal.gateway.decoding import decode_request
+from journal.gateway.decoding import decode_request, hello_head
 from journal.gateway.encoding import encode
+from journal.gateway.messages import MessageType
 from journal.gateway.phase import Phase
 from journal.gateway.put_lane import PutLane
 from sos_client.serving.access import EVERYTHING, TokenRefusedError
@@ -25,6 +26,7 @@ from sos_client.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
     from journal.gateway.conversation import Surroundings
+    from journal.gateway.decoding import HelloHead
     from sos_client.serving.poller import Poller
 
 FAREWELL_SECONDS: Final = 2.0
@@ -45,7 +47,7 @@ class Session:
         self._stream = stream
         self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
         self._splitter = FrameSplitter(frame_bytes_max=limits.FRAME_BYTES_MAX_BEFORE_HELLO)
-        self._greeted = False
+        self.greeted = False
         self.leaving = False
         self._ending: JournalError | None = None
         self._scope = trio.CancelScope()
@@ -104,7 +106,7 @@ class Session:
 
     async def _converse(self) -> None:
         while not self.leaving:
-            if self._lane is not None and self._greeted and not self.conversation.writing:
+            if self._lane is not None and self.greeted and not self.conversation.writing:
                 frame = await self._next_of_lane(self._lane)
                 if frame is None and self._lane.ended:
                     return
@@ -121,7 +123,7 @@ class Session:
 
     async def _receive_more(self) -> bool:
         """Feed what the peer sends next; False when it has closed its side."""
-        self.phase = Phase.RECEIVING if self._greeted and self._splitter.midway else self.phase_at_rest
+        self.phase = Phase.RECEIVING if self.greeted and self._splitter.midway else self.phase_at_rest
         data = bytes(await self._receive())  # the stream's buffer is used again by other connections
         self._with.metrics.bytes_in += len(data)
         self._splitter.feed(data)
@@ -137,15 +139,15 @@ class Session:
     @property
     def phase_at_rest(self) -> Phase:
         """What the session is doing between two frames."""
-        if not self._greeted:
+        if not self.greeted:
             return Phase.GREETING
         return Phase.WRITING if self.conversation.writing else Phase.IDLE
 
     async def _serve(self, type_code: int, body: memoryview) -> bool:
         """Answer one frame; False when it was the last one."""
+        if not self.greeted:
+            return await self._greet(type_code, body)
         request = decode_request(type_code, body)
-        if not self._greeted:
-            return await self._greet(request)
         self.phase = Phase.WORKING
         started = trio.current_time()
         going_on = await self.conversation.answer(type_code, request)
@@ -153,13 +155,15 @@ class Session:
             self._with.metrics.seconds[type_code].observe(trio.current_time() - started)
         return going_on
 
-    async def _greet(self, request: m.Request | None) -> bool:
-        if not isinstance(request, m.Hello):
+    async def _greet(self, type_code: int, body: memoryview) -> bool:
+        """Nothing of a stranger's frame is decoded but what lies at fixed places, up to the token."""
+        if type_code != MessageType.HELLO:
             raise ProtocolError("the first frame must be HELLO")
-        self._ending = self._admit(request)
+        self._ending = self._admit(hello_head(body))
         if self._ending is not None:
             return False
-        self._greeted = True
+        decode_request(type_code, body)
+        self.greeted = True
         self._splitter.frame_bytes_max = limits.FRAME_BYTES_MAX
         welcome = m.Welcome(
             version=limits.VERSION,
@@ -171,7 +175,7 @@ class Session:
         await self._send(encode(welcome))
         return True
 
-    def _admit(self, hello: m.Hello) -> JournalError | None:
+    def _admit(self, hello: HelloHead) -> JournalError | None:
         """Take the client's token, or say why it may not come in."""
         if hello.version != limits.VERSION:
             return journal_error(
@@ -182,7 +186,7 @@ class Session:
         try:
             self.conversation.grant = self._with.access.authenticate(hello.token, now=self._with.wall_clock())
         except TokenRefusedError as error:
-            self._with.log.audit("token refused", peer=self._peer, client=hello.client[:200], reason=str(error))
+            self._with.log.audit("token refused", peer=self._peer, reason=str(error))
             return journal_error(JournalCode.AUTH, str(error))
         return None
 

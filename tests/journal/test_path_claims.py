@@ -119,3 +119,13 @@ def test_only_the_claim_that_is_named_is_released() -> None:
     with pytest.raises(SupersededError, match="app-2"):
         check_release(image, "q", OLD)
     assert check_release(image, "q", NEW)
+
+
+def test_claims_are_paged_in_order_of_paths() -> None:
+    claims = PathClaims()
+    for path in ("c", "a/b", "", "a"):
+        claims.add(path, NEW)
+    first = claims.page(after=None, limit=3)
+    assert ([one.path for one in first.claims], first.more) == (["", "a", "a/b"], True)
+    rest = claims.page(after="a/b", limit=3)
+    assert ([one.path for one in rest.claims], rest.more) == (["c"], False)

@@ -140,13 +140,13 @@ _FILE = pack_file(1, pack_extent(0, 0, 1, 0))
         _with(6, [[5, 1, "", b"", b""]]),
         _with(6, [["", 1, "x", "no bytes", _FILE]]),
         _with(7, [[1, 1, b"not 20 bytes"]]),
-        _with(10, [[b"nobody", 1]]),
-        _with(11, ["no answer"]),
-        _with(11, [[b"nobody", 1, 1, None]]),
-        _with(11, [[bytes(16), -1, 1, None]]),
-        _with(11, [[bytes(16), 1, 1, "no answer"]]),
-        _with(11, [[bytes(16), 1, 1, [5, 1, 1, None]]]),
-        _with(11, [[bytes(16), 1, 1, ["path", -1, 1, None]]]),
+        _with(11, [[b"nobody", 1]]),
+        _with(12, ["no answer"]),
+        _with(12, [[b"nobody", 1, 1, None]]),
+        _with(12, [[bytes(16), -1, 1, None]]),
+        _with(12, [[bytes(16), 1, 1, "no answer"]]),
+        _with(12, [[bytes(16), 1, 1, [5, 1, 1, None]]]),
+        _with(12, [[bytes(16), 1, 1, ["path", -1, 1, None]]]),
     ],
 )
 def test_a_snapshot_that_contradicts_itself_is_damage(change: Any) -> None:
@@ -155,7 +155,7 @@ def test_a_snapshot_that_contradicts_itself_is_damage(change: Any) -> None:
 
 
 def test_what_had_expired_is_in_the_snapshot() -> None:
-    image = decode_snapshot(_snapshot(_with(10, [[bytes(16), 5]])))
+    image = decode_snapshot(_snapshot(_with(11, [[bytes(16), 5]])))
     with pytest.raises(JournalError, match="not run"):
         image.operations.find(OperationId(client=bytes(16), sequence=5))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from journal.gateway.exposition import GatewayCollector
 from journal.gateway.requests import RIGHTS
 from journal.volume import PathClaim
 from sos_client.serving.access import Right, append_token, new_token
+from sos_client.wire.frames import frame_header
 from tests.journal.gateway.conftest import HELLO, OPEN, Peer, Service
 
 if TYPE_CHECKING:
@@ -37,6 +39,18 @@ async def test_anything_before_hello_ends_the_connection(service: Service) -> No
     peer = service.connect()
     assert (await peer.refused(m.Ping(number=1))).code == JournalCode.PROTOCOL
     await peer.closed()
+
+
+async def test_nothing_of_a_hello_is_decoded_before_its_token_is_taken(nursery: trio.Nursery, tmp_path: Path) -> None:
+    _token(tmp_path / "tokens", Right.READ)
+    service = Service(nursery, tmp_path / "tokens")
+    for after_the_token in (b"", b"\xdc\x03\xe8" * 1300, b"\xc1"):
+        peer = service.connect()
+        body = b"\x00\x01\x01" + bytes(32) + after_the_token
+        await peer.stream.send_all(frame_header(m.MessageType.HELLO, len(body)) + body)
+        answer = await peer.receive()
+        assert isinstance(answer, m.Refusal)
+        assert answer.code == JournalCode.AUTH
 
 
 async def test_a_large_frame_before_hello_ends_the_connection(service: Service) -> None:
@@ -377,6 +391,66 @@ async def test_a_token_taken_away_ends_its_connections(nursery: trio.Nursery, tm
     assert isinstance(refusal, m.Refusal)
     assert refusal.code == JournalCode.AUTH
     await peer.closed()
+
+
+async def test_a_connection_that_has_not_said_hello_lives_through_new_tokens(
+    nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    token = _token(tmp_path / "tokens", *Right)
+    service = Service(nursery, tmp_path / "tokens")
+    peer = service.connect()
+    await trio.testing.wait_all_tasks_blocked()
+    service.access.reload()
+    service.gateway.reload_access(service.now)
+    assert isinstance(await peer.ask(m.Hello(version=1, token=token, client="c", instance=bytes(16))), m.Welcome)
+
+
+def _allow_only(path: Path, *rights: Right) -> None:
+    """The one token of the file keeps these rights."""
+    listed = ", ".join(f'"{right}"' for right in rights)
+    path.write_text(re.sub(r"rights = .*", f"rights = [{listed}]", path.read_text()))
+
+
+@pytest.mark.parametrize("ending", [m.WriteCommit(size=2), m.Data(offset=2, payload=b"34")])
+async def test_a_streamed_write_ends_when_its_right_is_taken_away(
+    nursery: trio.Nursery, tmp_path: Path, ending: m.Request
+) -> None:
+    token = _token(tmp_path / "tokens", *Right)
+    service = Service(nursery, tmp_path / "tokens")
+    peer = await _greeted(service, token)
+    await peer.receive()
+    assert isinstance(await peer.ask(OPEN), m.Opened)
+    await peer.send(m.WriteOpen(path="large", overwrite=False, stamp=peer.stamp()), m.Data(offset=0, payload=b"12"))
+    await trio.testing.wait_all_tasks_blocked()
+    _allow_only(tmp_path / "tokens", Right.READ)
+    service.access.reload()
+    service.gateway.reload_access(service.now)
+    assert (await peer.refused(ending)).code == JournalCode.DENIED
+    if not isinstance(ending, m.WriteCommit):
+        await peer.send(m.WriteCancel())
+    assert (await peer.refused(m.Stat(path="large", epoch_seen=0))).code == JournalCode.NOT_FOUND
+
+
+async def test_a_read_ends_when_its_right_is_taken_away(nursery: trio.Nursery, tmp_path: Path) -> None:
+    token = _token(tmp_path / "tokens", *Right)
+    service = Service(nursery, tmp_path / "tokens")
+    peer = await _greeted(service, token)
+    await peer.receive()
+    assert isinstance(await peer.ask(OPEN), m.Opened)
+    write = await service.volume.open_write("large", overwrite=False, operation=peer.stamp().operation)
+    for _ in range(40):
+        await write.write(bytes(2**20))
+    await write.commit()
+    await peer.send(m.Read(path="large", offset=0, length=None, modified_ms=None, epoch_seen=0))
+    assert isinstance(await peer.receive(), m.Status)
+    assert isinstance(await peer.receive(), m.Data)
+    _allow_only(tmp_path / "tokens", Right.APPEND)
+    service.access.reload()
+    service.gateway.reload_access(service.now)
+    while isinstance(answer := await peer.receive(), m.Data):
+        assert answer.offset < 39 * 2**20
+    assert isinstance(answer, m.Refusal)
+    assert answer.code == JournalCode.DENIED
 
 
 async def test_a_token_that_expires_ends_its_connections(
