@@ -67,6 +67,7 @@ class Chain:
     sizes: dict[tuple[str, str], int]  # (copy, object)
     acknowledged_lsn: Lsn
     problems: dict[str, JournalError]
+    unsealed: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # of `sizes`, on servers
     ends: dict[str, CopyEnd] = dataclasses.field(default_factory=dict)  # by label of the copy
     positions: dict[str, Position] = dataclasses.field(default_factory=dict)  # how far each segment was read already
 
@@ -167,6 +168,7 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: Chain | None
     What was read before (`known`) is not read again: headers and records never change.
     """
     sizes: dict[tuple[str, str], int] = {}
+    unsealed: set[tuple[str, str]] = set()
     problems: dict[str, JournalError] = {}
     answering = []
     for copy in copies:
@@ -177,6 +179,8 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: Chain | None
             continue
         answering.append(copy)
         sizes |= {(copy.label, name): stored.size for name, stored in objects.items()}
+        if not isinstance(copy, DirectoryCopy):
+            unsealed |= {(copy.label, name) for name, stored in objects.items() if not stored.sealed}
     headers = await _read_headers(answering, sizes, known)
     if not headers.whole:
         raise _nothing_found(volume, problems)
@@ -187,6 +191,7 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: Chain | None
         headers=headers.whole,
         times=headers.times,
         sizes=sizes,
+        unsealed=unsealed,
         acknowledged_lsn=Lsn(0),
         problems=problems,
         positions={} if known is None else known.positions,

@@ -159,7 +159,7 @@ class MemberCopy:
                 self._volume, written, size=0, epoch=info.epoch, holder=info.holder
             ) as stream:
                 await stream.send(data)
-            if there is not None:
+            if there is not None or parse_snapshot_name(name) is not None:
                 await self.client.seal(self._volume, written, size=len(data), epoch=info.epoch, holder=info.holder)
         self._stored_as = None
 

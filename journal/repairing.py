@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from journal.backup_mark import MARK_NAME
 from journal.catching_up import verified_bytes
 from journal.copies import DirectoryCopy, MemberCopy
-from journal.errors import DamagedJournalError, JournalCode
+from journal.errors import DamagedJournalError, JournalCode, UnavailableError
 from journal.index_snapshot import parse_snapshot_name
 from journal.reading import whole_snapshot
+from journal.surveying import is_current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,8 +53,17 @@ def plan_repairs(reader: VolumeReader, copy: Copy, report: CopyReport) -> list[R
 
 
 async def carry_out(reader: VolumeReader, repair: Repair, progress: Callable[[int], None]) -> int:
-    """Replace the object; how many bytes were written. LOST if no other copy has it whole; nothing was changed then."""
+    """Replace the object; how many bytes were written. LOST if no other copy has it whole; nothing was changed then.
+
+    UNAVAILABLE if it is not known that the chain that was read is the volume's: a segment would be sealed too early.
+    """
     others = [copy for copy in reader.copies if copy is not repair.copy]
+    if isinstance(repair.copy, MemberCopy) and not await is_current(reader):
+        message = (
+            "the newest header that was read is on too few members: it may be that of an attempt to take the volume "
+            "over that failed. Name all servers, and try again when the volume has an owner; nothing was changed"
+        )
+        raise UnavailableError(JournalCode.UNAVAILABLE, message)
     if parse_snapshot_name(repair.object) is not None:
         data = await whole_snapshot(others, repair.object)
     else:

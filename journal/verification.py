@@ -6,18 +6,19 @@ Belongs here: what is wrong with which copy. Showing it is the command's, mendin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from journal.backup_mark import MARK_NAME
 from journal.backups import crc_of, read_mark
 from journal.chain_reading import PIECE_BYTES
-from journal.copies import DirectoryCopy
+from journal.copies import DirectoryCopy, MemberCopy
 from journal.errors import DamagedJournalError, JournalCode, JournalError
 from journal.index_snapshot import checked_snapshot, parse_snapshot_name, snapshots_on_chain
+from journal.promise import Verdict
 from journal.reading import read_whole
 from journal.record import Lsn
 from journal.segment import SegmentReader, read_end
+from journal.surveying import standing_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,14 +26,6 @@ if TYPE_CHECKING:
     from journal.copies import Copy
     from journal.reading import VolumeReader
     from journal.recovery import Link
-
-
-class Verdict(IntEnum):
-    """OK; WARNING: it works, but not as it should; FAILURE: acknowledged bytes are damaged or missing somewhere."""
-
-    OK = 0
-    WARNING = 1
-    FAILURE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +49,13 @@ class CopyReport:
     faults: list[Fault] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     problem: str = ""  # why it could not be read at all
+    is_behind: bool = False  # it has not got the newest segment, though perhaps all that is acknowledged
 
     @property
     def verdict(self) -> Verdict:
         if self.faults:
             return Verdict.FAILURE
-        return Verdict.WARNING if self.problem or self.behind_bytes else Verdict.OK
+        return Verdict.WARNING if self.problem or self.behind_bytes or self.is_behind else Verdict.OK
 
 
 def bytes_to_verify(reader: VolumeReader) -> int:
@@ -103,6 +97,9 @@ async def _verify_segments(
             await _verify_segment(reader, copy, link, report, progress, closed=index < newest)
         elif index < newest:  # what comes after the newest one that it has, it may still be fetching
             _note_missing(reader, copy, link, report)
+    if newest < len(links) - 1 and isinstance(copy, MemberCopy):
+        report.is_behind = True
+        report.remarks.append(f"{links[-1].segment} is not here yet")
     on_chain = {link.segment for link in links}
     stray = [name for label, name in reader.chain.sizes if label == copy.label and name.endswith(".seg")]
     off_chain = len([name for name in stray if name not in on_chain])
@@ -172,10 +169,24 @@ async def _verify_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport
             checked_snapshot(str(name), await read_whole(copy, str(name), mine[str(name)]))
         except DamagedJournalError as error:
             report.faults.append(Fault(object=str(name), what=error.message, lsn=name.lsn))
+    _note_missing_snapshot(reader, copy, report)
     counting = {str(name) for name in snapshots_on_chain(mine, reader.chain.boundaries, lsn=reader.acknowledged_lsn)}
     dead = [name for name in mine if parse_snapshot_name(name) and name not in counting]
     if dead:
         report.remarks.append(f"{len(dead)} index snapshots that do not count")
+
+
+def _note_missing_snapshot(reader: VolumeReader, copy: Copy, report: CopyReport) -> None:
+    """Of a trimmed volume each member must have one that stands for what is gone: it may be the last that is left."""
+    if reader.chain.links[0].start == 0 or (isinstance(copy, DirectoryCopy) and len(reader.copies) > 1):
+        return
+    faulty = {fault.object for fault in report.faults}
+    if not faulty.issuperset(standing_snapshots(reader, copy.label)):
+        return
+    others = [name for one in reader.copies if one is not copy for name in standing_snapshots(reader, one.label)]
+    wanted = max((name for name in others if name not in faulty), default="(an index snapshot)")
+    what = "no index snapshot that is sealed and whole stands for what was trimmed"
+    report.faults.append(Fault(object=wanted, what=what))
 
 
 async def _verify_mark(reader: VolumeReader, copy: DirectoryCopy, report: CopyReport) -> None:

@@ -46,6 +46,7 @@ TESTED_BY_NAME: Final = [
     "replica_progress",
     "takeover",
     "membership",
+    "promise",
     "stored_objects",
     "cleaner",
 ]

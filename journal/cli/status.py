@@ -30,10 +30,13 @@ from journal.cli.views import log_access, open_log, open_service, unread_members
 from journal.copies import MemberCopy
 from journal.errors import JournalError
 from journal.moments import Now
+from journal.promise import Verdict, judge
+from journal.surveying import lacking, survey
 
 if TYPE_CHECKING:
     from journal.copies import Copy
     from journal.image import Image
+    from journal.promise import Finding
     from journal.reading import VolumeReader
     from journal.segment import SegmentHeader
     from journal.volume import VolumeDescription
@@ -68,7 +71,8 @@ def status(*, location: Location, style: Style, access: Access) -> None:
 
     Epoch, holder, LSN, lag, retention, verdict.
 
-    Exits with 12 if a member lags or does not answer, with 8 if too few answer for writing.
+    Exits with 12 if a member lags or does not answer, or was claimed by somebody; with 8 if too few members are whole
+    for writing, and for losing as many as the volume promises to survive.
 
     \b
     sos-journal status payments --servers a:7400,b:7400,c:7400
@@ -82,19 +86,20 @@ async def _status(location: Location, style: Style, access: Access) -> None:
     async with open_log(access, location.volume) as reader:
         image = await reader.image(Now())
         members = [await _member(reader, copy) for copy in reader.copies]
+        holdings = await survey(reader, {})
+        findings = judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings)
+        findings = findings if access.servers else []  # a directory alone says nothing about members
         members += [MemberStatus(label=a, verdict="SILENT") for a in access.servers if a not in _labels(members)]
         if all(member.verdict != "SILENT" for member in members):  # who may be one of them under another name
             unread = unread_members(reader, access)
             members += [MemberStatus(label=address, verdict="UNKNOWN", remark=why) for address, why in unread]
     known = {member.identity for member in members if member.identity}
     missing = [one for one in reader.header.membership.members if one.identity.hex() not in known]
-    whole = len([member for member in members if member.verdict == "OK" and member.identity])
-    needed = reader.header.membership.configuration.acknowledgements
-    verdict = _verdict(members, whole=whole, needed=needed, servers_asked=bool(access.servers), missing=len(missing))
+    verdict = _verdict(members, findings, missing=bool(access.servers and missing))
     if style.json:
-        print_json(_as_json(reader, image, members, verdict, service))
+        print_json(_as_json(reader, image, members, verdict, findings, service))
     else:
-        _print(reader, image, members, verdict, service, style)
+        _print(reader, image, members, verdict, findings, service, style)
     finish({"OK": ExitCode.DONE, "WARNING": ExitCode.WARNING}.get(verdict, ExitCode.DAMAGED))
 
 
@@ -111,12 +116,10 @@ def _labels(members: list[MemberStatus]) -> set[str]:
     return {member.label for member in members}
 
 
-def _verdict(members: list[MemberStatus], *, whole: int, needed: int, servers_asked: bool, missing: int) -> str:
-    if servers_asked and whole < needed:
-        return "FAILURE"
-    if any(member.verdict != "OK" for member in members) or (servers_asked and missing):
-        return "WARNING"
-    return "OK"
+def _verdict(members: list[MemberStatus], findings: list[Finding], *, missing: bool) -> str:
+    doubtful = missing or any(member.verdict != "OK" for member in members)
+    worst = max((finding.verdict for finding in findings), default=Verdict.OK)
+    return max(worst, Verdict.WARNING if doubtful else Verdict.OK).name
 
 
 async def _member(reader: VolumeReader, copy: Copy) -> MemberStatus:
@@ -126,9 +129,11 @@ async def _member(reader: VolumeReader, copy: Copy) -> MemberStatus:
     end, newest = reader.chain.ends[copy.label], max(reader.chain.ends.values(), key=lambda one: one.lsn)
     mine = [size for (label, _), size in reader.chain.sizes.items() if label == copy.label]
     lag = max(0, reader.acknowledged_lsn - end.lsn)
+    lacks = lacking(reader, copy.label) if isinstance(copy, MemberCopy) else []
     base = MemberStatus(
         label=copy.label,
-        verdict="LAGS" if lag else "OK",
+        verdict="LAGS" if lag else "LACKS" if lacks else "OK",
+        remark="" if lag or not lacks else lacks[0],
         lsn=end.lsn,
         lag_bytes=lag,
         lag_ms=newest.time_ms - end.time_ms if lag else 0,
@@ -158,6 +163,7 @@ def _print(
     image: Image,
     members: list[MemberStatus],
     verdict: str,
+    findings: list[Finding],
     service: VolumeDescription | None,
     style: Style,
 ) -> None:
@@ -178,6 +184,7 @@ def _print(
             ("retention", _retention(header, service)),
             ("oldest moment", f"LSN {reader.oldest_lsn}"),
             *[("accepted loss", printable(loss)) for loss in _losses(reader)],
+            *[(finding.verdict.name.lower(), finding.what) for finding in findings],
         ]
     )
     click.echo()
@@ -215,6 +222,7 @@ def _as_json(
     image: Image,
     members: list[MemberStatus],
     verdict: str,
+    findings: list[Finding],
     service: VolumeDescription | None,
 ) -> dict[str, object]:
     header = reader.header
@@ -230,6 +238,7 @@ def _as_json(
         "files": image.tree.file_count,
         "live_bytes": sum(image.tree.live_bytes),
         "accepted_losses": _losses(reader),
+        "findings": [{"verdict": one.verdict.name, "what": one.what} for one in findings],
         "retention_seconds": kept.retention_seconds,
         "retention_bytes": kept.retention_bytes,
         "retention_from": "volume" if service is None else "service",

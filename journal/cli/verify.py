@@ -19,7 +19,9 @@ from journal.errors import JournalCode, JournalError
 from journal.moments import Now
 from journal.plain_directory import plan_files, write_files
 from journal.plain_tree import open_plain_tree
-from journal.verification import CopyReport, Verdict, bytes_to_verify, verify_copy
+from journal.promise import Verdict, judge
+from journal.surveying import survey
+from journal.verification import CopyReport, bytes_to_verify, verify_copy
 
 if TYPE_CHECKING:
     from journal.reading import VolumeReader
@@ -41,7 +43,8 @@ _EXIT_OF = {
 def verify(*, location: Location, restore: bool, spark: bool, style: Style, access: Access) -> None:
     """Compare every copy, byte by byte: OK, WARNING or FAILURE.
 
-    Exits with 12 if a member lags or could not be read, with 8 if anything is damaged or missing.
+    Exits with 12 if a member lags or could not be read, with 8 if anything is damaged or missing, or if the loss of as
+    many members as the volume promises to survive would lose it.
 
     \b
     sos-journal verify payments --servers a:7400,b:7400,c:7400
@@ -57,12 +60,21 @@ async def _verify(location: Location, restore: bool, spark: bool, style: Style, 
         with progress("verifying", bytes_to_verify(reader)) as advance:
             reports = [await verify_copy(reader, copy, advance) for copy in reader.copies]
         reports += [CopyReport(label=address, problem=why) for address, why in unread_members(reader, access)]
+        faults = {one.label: one.verdict.name for one in reports if one.verdict is not Verdict.OK}
+        holdings = await survey(reader, faults)
+        findings = judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings) if holdings else []
         for report in reports:
             codes.append(_EXIT_OF[report.verdict])
             if style.json:
                 print_json(report_json(report))
             else:
                 print_report(report)
+        for finding in findings:
+            codes.append(_EXIT_OF[finding.verdict])
+            if style.json:
+                print_json({"volume": location.volume, "verdict": finding.verdict.name, "what": finding.what})
+            else:
+                click.echo(f"{click.style(finding.verdict.name, fg=COLOUR_OF[finding.verdict])}: {finding.what}")
         if restore or spark:
             codes.append(await _contents(reader, location, style, restore=restore, spark=spark))
     finish(max(codes, key=_badness))

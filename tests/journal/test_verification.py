@@ -7,10 +7,11 @@ import pytest
 from journal.change import MakeDirectory, Put
 from journal.errors import DamagedJournalError
 from journal.moments import Now
+from journal.promise import Verdict
 from journal.range_reading import RANGE_BYTES_MAX, group_extents, read_group
 from journal.reading import open_reader
 from journal.repairing import read_segment
-from journal.verification import Verdict, verify_copy
+from journal.verification import verify_copy
 from tests.journal.histories import History
 from tests.journal.test_reading import MemoryCopy
 

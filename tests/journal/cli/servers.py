@@ -75,6 +75,15 @@ class Servers:
 
         trio.run(run)
 
+    def fence(self, number: int, epoch: int) -> None:
+        """Claim one server, as somebody who may fence and serves nothing."""
+
+        async def run() -> None:
+            async with open_client(self.addresses[number]) as client:
+                await client.fence(self.volume, epoch, b"somebody else...")
+
+        trio.run(run)
+
     def flip(self, number: int, content: bytes) -> None:
         """Flip one bit of this content wherever it lies on a server's disk."""
         hit = 0

@@ -104,6 +104,12 @@ def _status(ended: Any) -> dict[str, Any]:
     return value
 
 
+def _reports(ended: Any) -> list[dict[str, Any]]:
+    """Of each copy; what is said of the volume as a whole follows."""
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    return [line for line in lines if "copy" in line]
+
+
 def test_members_are_compared_and_mended(
     members: tuple[Servers, VolumeOnDisk, dict[str, bytes]], run_main: RunMain
 ) -> None:
@@ -216,7 +222,7 @@ def test_damage_on_members_in_different_places_is_mended_beside_it(
         servers.store(number, {**objects, first: bytes(harmed)}, volume.history)
     where = ("--servers", servers.option)
     before = run_main("verify", "payments", *where, "--json")
-    faults = [json.loads(line)["faults"][0]["lsn"] for line in before.stdout.splitlines()]
+    faults = [report["faults"][0]["lsn"] for report in _reports(before)]
     assert faults == [header.lsn for header in records]
     ended = run_main("repair", "payments", *where)
     assert ended.exit_code == 0, ended.stderr + ended.stdout
@@ -243,7 +249,7 @@ def test_damage_that_servers_see_themselves_is_named_and_mended(
     where = ("--servers", servers.option)
     before = run_main("verify", "payments", *where, "--json")
     assert before.exit_code == 8
-    faults = [json.loads(line)["faults"] for line in before.stdout.splitlines()]
+    faults = [report["faults"] for report in _reports(before)]
     for (fault,), harmed in zip(faults, (1, 3, 5), strict=True):
         assert large[harmed - 1].lsn <= fault["lsn"] <= large[harmed].lsn, "the first record that cannot be had"
     for number in range(8):
@@ -253,3 +259,62 @@ def test_damage_that_servers_see_themselves_is_named_and_mended(
     assert run_main("repair", "payments", *where).exit_code == 0
     after = run_main("verify", "payments", *where)
     assert after.exit_code == 0, after.stdout
+
+
+def test_what_k_minus_one_losses_would_lose_is_a_failure(
+    members: tuple[Servers, VolumeOnDisk, dict[str, bytes]], run_main: RunMain
+) -> None:
+    """An older segment is on one member alone; every member has the end of the log."""
+    servers, volume, objects = members
+    names = [name for name in objects if name.endswith(".seg")]
+    for number in range(3):
+        held = objects if number == 1 else {name: data for name, data in objects.items() if name != names[0]}
+        servers.store(number, held, volume.history)
+    for verb in ("status", "verify"):
+        ended = run_main(verb, "payments", "--servers", servers.option)
+        assert ended.exit_code == 8
+        assert "only 1 of 3 members" in ended.stdout
+    assert "is missing" in run_main("status", "payments", "--servers", servers.option).stdout
+    status = _status(run_main("status", "payments", "--servers", servers.option, "--json"))
+    assert [member["verdict"] for member in status["members"]] == ["LACKS", "OK", "LACKS"]
+    assert status["findings"][0]["verdict"] == "FAILURE"
+
+
+def test_a_claim_that_nobody_serves_is_shown(
+    members: tuple[Servers, VolumeOnDisk, dict[str, bytes]], run_main: RunMain
+) -> None:
+    servers, volume, objects = members
+    for number in range(3):
+        servers.store(number, objects, volume.history)
+    where = ("--servers", servers.option)
+    assert run_main("status", "payments", *where).exit_code == 0
+    servers.fence(2, volume.history.epoch + 1)
+    ended = run_main("status", "payments", *where)
+    assert ended.exit_code == 12
+    assert "the owner goes on without" in ended.stdout
+    servers.fence(1, volume.history.epoch + 7)
+    for verb in ("status", "verify"):
+        ended = run_main(verb, "payments", *where)
+        assert ended.exit_code == 8
+        assert "the owner is fenced" in ended.stdout
+
+
+def test_nothing_is_repaired_by_the_word_of_one_member(
+    members: tuple[Servers, VolumeOnDisk, dict[str, bytes]], run_main: RunMain
+) -> None:
+    """Its newest header may be of an attempt that failed, and end a segment too early."""
+    servers, volume, objects = members
+    first = next(name for name in objects if name.endswith(".seg"))
+    record = next(header for header in volume.history.headers if header.payload_bytes)
+    harmed = bytearray(objects[first])
+    harmed[record.payload_lsn] ^= 1
+    servers.store(0, {**objects, first: bytes(harmed)}, volume.history)
+    newest = max(name for name in objects if name.endswith(".seg"))
+    servers.store(1, {name: data for name, data in objects.items() if name != newest}, volume.history)
+    ended = run_main("repair", "payments", "--servers", servers.option, "--json")
+    assert ended.exit_code == 8
+    assert "on too few members" in ended.stdout
+    assert servers.fetch(0, first) == bytes(harmed)
+    servers.store(2, objects, volume.history)
+    assert run_main("repair", "payments", "--servers", servers.option).exit_code == 0
+    assert servers.fetch(0, f"{first}.01") == objects[first]
