@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """One batch of one query. A batch that was planned and not committed is running, or will be run again."""
+    """One batch of one query. A batch that was planned and not committed is running, or will be run again.
+
+    In real-time mode the plan is written when the batch is done, after its state: nobody knows before where it ends.
+    """
 
     query: str
     number: int
@@ -28,15 +31,17 @@ class Batch:
     plan: RecordHeader | None = None  # the record that has offsets/N as its payload, if it was put in one piece
     committed_ms: int | None = None
     committed_lsn: Lsn | None = None  # after it: what `batch:N` means
+    is_real_time: bool = False  # seen by its state; without any, it looks like a batch that took no time
+    began_ms: int | None = None  # when it was planned; in real-time mode when the one before it was committed
     state_files: int = 0  # written for version number + 1
     state_versions: int | None = None  # that version, if any state was written
 
     @property
     def duration_ms(self) -> int | None:
-        """From plan to commit."""
-        if self.planned_ms is None or self.committed_ms is None:
+        """From its beginning to its commit."""
+        if self.began_ms is None or self.committed_ms is None:
             return None
-        return self.committed_ms - self.planned_ms
+        return self.committed_ms - self.began_ms
 
 
 @dataclass(slots=True)
@@ -64,11 +69,17 @@ class BatchHistory:
         if log == "offsets":
             batch.planned_ms, batch.planned_lsn = header.time_ms, header.end_lsn
             batch.plan = header if header.kind == Kind.PUT else None
+            batch.is_real_time = (query, number + 1) in self._state
+            batch.began_ms = self._committed_ms(query, number - 1) if batch.is_real_time else header.time_ms
             return
         batch.committed_ms, batch.committed_lsn = header.time_ms, header.end_lsn
         files = self._state.pop((query, number + 1), 0)
         if files:
             batch.state_files, batch.state_versions = files, number + 1
+
+    def _committed_ms(self, query: str, number: int) -> int | None:
+        batch = self.batches.get((query, number))
+        return None if batch is None else batch.committed_ms
 
     def _note_state(self, path: str) -> None:
         query, separator, rest = path.rpartition("/state/") if "/state/" in path else ("", "", path)

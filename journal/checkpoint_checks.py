@@ -10,6 +10,7 @@ The state of a query after batch N is version N+1 of every store. A version can 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import pairwise
@@ -19,20 +20,22 @@ from journal.checkpoint_layout import (
     Checkpoint,
     CommitLog,
     LogFormatError,
+    NewerLogError,
     OffsetLog,
-    OperatorStores,
     StateFile,
+    StoreId,
     parse_checksum,
     parse_commit,
     parse_offsets,
-    parse_operator,
     parse_query_id,
 )
-from journal.state_checks import StateChains, expected_stores, sst_files
+from journal.operator_metadata import OperatorStores, operator_paths, parse_operator, schema_path_of
+from journal.state_checks import KnownOperators, StateChains, expected_stores, has_no_key, sst_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_SCHEMA: Final = re.compile(r"state/(\d{1,9})/0/_metadata/schema", re.ASCII)
 SHOWN_MAX: Final = 5  # of many things that are wrong in the same way
 
 
@@ -73,18 +76,24 @@ class Diagnosis:
 def wanted_contents(checkpoint: Checkpoint) -> list[str]:
     """The small files that `diagnose` looks into, and the zips of the state that the query would start from."""
     paths = [f"offsets/{batch}" for batch in checkpoint.offsets] + [f"commits/{batch}" for batch in checkpoint.commits]
-    paths += [path for path in checkpoint.files if path.endswith(("/_metadata/metadata", ".crc")) or path == "metadata"]
+    paths += [path for path in checkpoint.files if path.endswith(".crc") or path == "metadata"]
+    paths += [path for path in checkpoint.files if _SCHEMA.fullmatch(path)]
+    paths += operator_paths(checkpoint.files, batch=checkpoint.last_committed)
     if checkpoint.last_committed is not None:
         newest = [versions.get(checkpoint.last_committed + 1, []) for versions in checkpoint.state.values()]
         paths += [state.path for files in newest for state in files if state.kind == "zip"]
     return [path for path in paths if path in checkpoint.files]
 
 
-def diagnose(checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> Diagnosis:
-    """Everything that is wrong with a checkpoint. `contents`: the files that `wanted_contents` names."""
-    doctor = _Doctor(checkpoint, contents)
+def diagnose(checkpoint: Checkpoint, contents: Mapping[str, bytes], *, home: str) -> Diagnosis:
+    """Everything that is wrong with a checkpoint.
+
+    `contents`: the files that `wanted_contents` names. `home`: the checkpoint's own address, `sos://VOLUME/path`.
+    """
+    doctor = _Doctor(checkpoint, contents, home)
     doctor.look_at_query_id()
     doctor.look_at_logs()
+    doctor.look_at_operators()
     doctor.look_at_state()
     doctor.look_at_checksums()
     doctor.look_at_leftovers()
@@ -92,9 +101,11 @@ def diagnose(checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> Diagnosis
 
 
 class _Doctor:
-    def __init__(self, checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> None:
+    def __init__(self, checkpoint: Checkpoint, contents: Mapping[str, bytes], home: str) -> None:
         self.checkpoint = checkpoint
         self.contents = contents
+        self.home = home
+        self.operators: list[OperatorStores] = []
         self.offsets: dict[int, OffsetLog] = {}
         self.commits: dict[int, CommitLog] = {}
         self.diagnosis = Diagnosis(last_planned=checkpoint.last_planned, last_committed=checkpoint.last_committed)
@@ -136,6 +147,10 @@ class _Doctor:
         self._look_at_order()
 
     def _broken_log(self, path: str, batch: int, error: LogFormatError) -> None:
+        if isinstance(error, NewerLogError):
+            advice = "a newer Spark wrote it: look with a newer sos-journal"
+            self._find(Severity.WARNING, f"{path} cannot be checked: {error}", advice, path)
+            return
         newest = batch in (self.diagnosis.last_planned, self.diagnosis.last_committed)
         self._find(
             Severity.FAILURE if newest else Severity.WARNING,
@@ -171,23 +186,56 @@ class _Doctor:
                     name,
                 )
 
-    def look_at_state(self) -> None:
+    def look_at_operators(self) -> None:
+        for path in operator_paths(self.checkpoint.files, batch=self.diagnosis.last_committed):
+            try:
+                operator = parse_operator(self.contents.get(path, b""))
+            except LogFormatError as error:
+                advice = "restore this file; the state reader needs it, a running query does not"
+                self._find(Severity.WARNING, f"{path} cannot be used: {error}", advice, path)
+                continue
+            self.operators.append(operator)
+            self._look_at_schemas(path, operator)
+
+    def _look_at_schemas(self, path: str, operator: OperatorStores) -> None:
+        for address in dict.fromkeys(operator.schema_addresses):
+            relative = schema_path_of(address)
+            if relative is None or address != f"{self.home}/{relative}":
+                self._find(
+                    Severity.FAILURE,
+                    f"{path} names a schema file of another place: {address}",
+                    "the query does not start with it, or reads that file instead of its own; `import` or `fork` the "
+                    "checkpoint to a new path, which writes the names anew",
+                    path,
+                )
+            elif relative not in self.checkpoint.files:
+                self._find(Severity.FAILURE, f"{relative} is missing, which {path} names", _BACK, relative)
+
+    def _stores_after(self, batch: int) -> list[StoreId]:
         newest = self.offsets.get(-1 if self.diagnosis.last_planned is None else self.diagnosis.last_planned)
-        stores = expected_stores(self.checkpoint, self._operators(), newest)
+        schemas = {path: match for path in self.contents if (match := _SCHEMA.fullmatch(path))}
+        keyless = frozenset(int(match[1]) for path, match in schemas.items() if has_no_key(self.contents[path]))
+        known = KnownOperators(operators=tuple(self.operators), keyless=keyless)
+        return expected_stores(self.checkpoint, known, self.offsets.get(batch, newest), self.commits.get(batch))
+
+    def look_at_state(self) -> None:
         chains = StateChains(checkpoint=self.checkpoint, commits=self.commits)
         last = self.diagnosis.last_committed
+        stores = [] if last is None else self._stores_after(last)
         if last is None or not stores:
             self.diagnosis.resumable = last
             return
+        self._note_abandoned(stores)
         missing = [store for store in stores if not chains.readable(store, last)]
         if not missing:
             self.diagnosis.resumable = last
-            self._look_at_zips(chains, last)
+            self._look_at_zips(chains, stores, last)
             return
         earlier = [
             batch
             for batch in sorted(self.checkpoint.commits, reverse=True)
-            if batch in self.checkpoint.offsets and all(chains.readable(store, batch) for store in stores)
+            if batch in self.checkpoint.offsets
+            and all(chains.readable(store, batch) for store in self._stores_after(batch))
         ]
         self.diagnosis.resumable = earlier[0] if earlier else None
         advice = (
@@ -200,19 +248,17 @@ class _Doctor:
         if len(missing) > SHOWN_MAX:
             self._find(Severity.FAILURE, f"the same in {len(missing) - SHOWN_MAX} more stores", advice)
 
-    def _operators(self) -> list[OperatorStores]:
-        found = []
-        for path in self.checkpoint.files:
-            if path.endswith("/_metadata/metadata") and path.startswith("state/") and path.count("/") == 3:
-                try:
-                    found.append(parse_operator(self.contents.get(path, b"")))
-                except LogFormatError as error:
-                    advice = "restore this file; the state reader needs it, a running query does not"
-                    self._find(Severity.WARNING, f"{path} cannot be used: {error}", advice, path)
-        return found
+    def _note_abandoned(self, stores: list[StoreId]) -> None:
+        abandoned = sorted({store.partition for store in self.checkpoint.state.keys() - set(stores)})
+        if abandoned:
+            self._find(
+                Severity.NOTE,
+                f"partitions {_some(abandoned)} are not used any more: the state was repartitioned to fewer",
+                "they are harmless; going back to a batch before that needs them",
+            )
 
-    def _look_at_zips(self, chains: StateChains, batch: int) -> None:
-        for store in self.checkpoint.state:
+    def _look_at_zips(self, chains: StateChains, stores: list[StoreId], batch: int) -> None:
+        for store in stores:
             for state in chains.files_of(store, batch + 1):
                 data = self.contents.get(state.path)
                 if state.kind == "zip" and data is not None:

@@ -29,11 +29,21 @@ _LOG: Final = re.compile(r"(.*?)(?:^|/)(offsets|commits)/(\d{1,18})", re.ASCII |
 _STATE: Final = re.compile(
     r"state/(\d{1,9})/(\d{1,9})/(?:([^/]+)/)?(\d{1,18})(?:_([^/.]+))?\.(delta|snapshot|zip|changelog)", re.ASCII
 )
+_VERSION: Final = re.compile(r"v(\d{1,9})", re.ASCII)
+OFFSETS_VERSION: Final = (
+    2  # Spark 4.2 and newer, where sources have names, or spark.sql.streaming.offsetLog.formatVersion
+)
+COMMITS_VERSION: Final = 3  # 2: checkpoint format 2; 3: Spark 4.3, where sinks have names
+_SST_LIST_VERSION: Final = 1
 _TEMPORARY: Final = re.compile(r"(?:^|/)\.[^/]*\.tmp$|(?:^|/)[^/]*\.tmp$", re.ASCII)
 
 
 class LogFormatError(Exception):
     """A file of the checkpoint does not say what Spark writes there."""
+
+
+class NewerLogError(LogFormatError):
+    """A newer Spark wrote the file: whether it is in order, nobody here can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -133,6 +143,7 @@ class OffsetLog:
     """What offsets/N says: up to where the batch reads, source by source."""
 
     sources: tuple[str, ...]  # JSON of each source's end offset, "-" for a source without one
+    names: tuple[str, ...] = ()  # of the sources, in version 2
     timestamp_ms: int | None
     watermark_ms: int | None
     conf: Mapping[str, str]
@@ -153,26 +164,34 @@ class CommitLog:
 
 
 def parse_offsets(data: bytes) -> OffsetLog:
-    """LogFormatError if this is no offset log (empty, cut short, another version)."""
-    lines = _lines(data)
+    """LogFormatError if this is no offset log (empty, cut short), NewerLogError if it is one of a newer version."""
+    version, lines = log_lines(data, newest=OFFSETS_VERSION)
     first = lines[0] if lines else ""
-    metadata = _json_object(first) if first not in ("", "-") else {}
-    for line in lines[1:]:
-        if line != "-":
-            _json(line)
+    metadata = json_object(first) if first not in ("", "-") else {}
+    sources = lines[1:]
+    names: list[str] = []
+    if version > 1:
+        named = [line.partition(":") for line in sources]
+        if not all(colon for _, colon, _ in named):
+            raise LogFormatError("a source has no name")
+        names, sources = [name for name, _, _ in named], [offset for _, _, offset in named]
+    for source in sources:
+        if source != "-":
+            _json(source)
     conf = metadata.get("conf", {})
     return OffsetLog(
-        sources=tuple(lines[1:]),
-        timestamp_ms=_integer(metadata.get("batchTimestampMs")),
-        watermark_ms=_integer(metadata.get("batchWatermarkMs")),
+        sources=tuple(sources),
+        names=tuple(names),
+        timestamp_ms=integer_of(metadata.get("batchTimestampMs")),
+        watermark_ms=integer_of(metadata.get("batchWatermarkMs")),
         conf={str(k): str(v) for k, v in conf.items()} if isinstance(conf, dict) else {},
     )
 
 
 def parse_commit(data: bytes) -> CommitLog:
-    """LogFormatError if this is no commit log (empty, cut short, another version)."""
-    lines = _lines(data)
-    metadata = _json_object(lines[0]) if lines and lines[0] else {}
+    """LogFormatError if this is no commit log (empty, cut short), NewerLogError if it is one of a newer version."""
+    _, lines = log_lines(data, newest=COMMITS_VERSION)
+    metadata = json_object(lines[0]) if lines and lines[0] else {}
     found: dict[int, tuple[tuple[str, ...], ...]] = {}
     ids = metadata.get("stateUniqueIds")
     for operator, partitions in ids.items() if isinstance(ids, dict) else ():
@@ -181,43 +200,15 @@ def parse_commit(data: bytes) -> CommitLog:
         found[int(operator)] = tuple(
             tuple(str(one) for one in stores) if isinstance(stores, list) else () for stores in partitions
         )
-    return CommitLog(watermark_ms=_integer(metadata.get("nextBatchWatermarkMs")), unique_ids=found)
+    return CommitLog(watermark_ms=integer_of(metadata.get("nextBatchWatermarkMs")), unique_ids=found)
 
 
 def parse_query_id(data: bytes) -> str:
     """The query's id in the `metadata` file."""
-    query_id = _json_object(_decoded(data)).get("id")
+    query_id = json_object(_decoded(data)).get("id")
     if not isinstance(query_id, str):
         raise LogFormatError("it has no id")
     return query_id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorStores:
-    """How many partitions each store of an operator has: state/OPERATOR/_metadata/metadata."""
-
-    operator: int
-    name: str
-    stores: Mapping[str, int]
-
-
-def parse_operator(data: bytes) -> OperatorStores:
-    """LogFormatError if this is no operator's metadata."""
-    lines = _lines(data)
-    metadata = _json_object(lines[0]) if lines else {}
-    operator, stores = metadata.get("operatorInfo"), metadata.get("stateStoreInfo")
-    if not isinstance(operator, dict) or not isinstance(stores, list):
-        raise LogFormatError("it names no operator or no stores")
-    partitions: dict[str, int] = {}
-    for one in stores:
-        count = _integer(one.get("numPartitions")) if isinstance(one, dict) else None
-        if count is None:
-            raise LogFormatError("a store has no number of partitions")
-        partitions[str(one.get("storeName", DEFAULT_STORE))] = count
-    number = _integer(operator.get("operatorId"))
-    return OperatorStores(
-        operator=-1 if number is None else number, name=str(operator.get("operatorName", "?")), stores=partitions
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,10 +222,10 @@ class Checksum:
 def parse_checksum(data: bytes) -> Checksum | None:
     """None if it is another kind of checksum (Hadoop's own `.crc` files are binary)."""
     try:
-        values = _json_object(_decoded(data))
+        values = json_object(_decoded(data))
     except LogFormatError:
         return None
-    crc, size = _integer(values.get("value")), _integer(values.get("mainFileSize"))
+    crc, size = integer_of(values.get("value")), integer_of(values.get("mainFileSize"))
     if values.get("algorithm") != "CRC32C" or crc is None or size is None:
         return None
     return Checksum(crc=crc & 0xFFFFFFFF, size=size)
@@ -242,27 +233,30 @@ def parse_checksum(data: bytes) -> Checksum | None:
 
 def parse_sst_list(data: bytes) -> dict[str, int]:
     """Names below SSTs/ and sizes from the `metadata` entry in a RocksDB zip. LogFormatError if it is none."""
-    lines = _lines(data)
-    files = (_json_object(lines[0]) if lines else {}).get("sstFiles")
+    _, lines = log_lines(data, newest=_SST_LIST_VERSION)
+    files = (json_object(lines[0]) if lines else {}).get("sstFiles")
     if not isinstance(files, list):
         raise LogFormatError("it lists no SST files")
     found: dict[str, int] = {}
     for one in files:
-        size = _integer(one.get("sizeBytes")) if isinstance(one, dict) else None
+        size = integer_of(one.get("sizeBytes")) if isinstance(one, dict) else None
         if size is None or not isinstance(one.get("dfsSstFileName"), str):
             raise LogFormatError("an SST file has no name or no size")
         found[one["dfsSstFileName"]] = size
     return found
 
 
-def _lines(data: bytes) -> list[str]:
-    """The lines after the version line."""
+def log_lines(data: bytes, *, newest: int) -> tuple[int, list[str]]:
+    """The version, and the lines after it. NewerLogError if it is newer than the newest that is known."""
     version, *lines = _decoded(data).split("\n")
     if not version:
         raise LogFormatError("it is empty")
-    if version not in ("v1", "v2"):
-        raise LogFormatError(f"it begins with {version[:20]!a}, not with a version that is known here (v1, v2)")
-    return lines[:-1] if lines and not lines[-1] else lines
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        raise LogFormatError(f"it begins with {version[:20]!a}, not with a version")
+    if int(match[1]) > newest:
+        raise NewerLogError(f"it has version {match[1]}, and this program knows up to {newest}")
+    return int(match[1]), lines[:-1] if lines and not lines[-1] else lines
 
 
 def _decoded(data: bytes) -> str:
@@ -280,12 +274,12 @@ def _json(text: str) -> object:
     return value
 
 
-def _json_object(text: str) -> dict[str, object]:
+def json_object(text: str) -> dict[str, object]:
     value = _json(text)
     if not isinstance(value, dict):
         raise LogFormatError("it is not what Spark writes")
     return value
 
 
-def _integer(value: object) -> int | None:
+def integer_of(value: object) -> int | None:
     return value if type(value) is int else None

@@ -11,13 +11,15 @@ import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from journal.checkpoint_layout import LogFormatError, StoreId, parse_sst_list
+from journal.checkpoint_layout import LogFormatError, StoreId, json_object, parse_sst_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from journal.checkpoint_layout import Checkpoint, CommitLog, OffsetLog, OperatorStores, StateFile
+    from journal.checkpoint_layout import Checkpoint, CommitLog, OffsetLog, StateFile
+    from journal.operator_metadata import OperatorStores
 
+_SCHEMA_OPENING: Final = b"\0\2v2\0\0\0\1"  # version 2, a key schema in one piece
 ZIP_METADATA_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
@@ -60,20 +62,61 @@ class StateChains:
         return f"the file of version {version} is missing, so the state after batch {batch} cannot be read"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownOperators:
+    """What is known of stateful operators besides their files."""
+
+    operators: tuple[OperatorStores, ...]
+    keyless: frozenset[int]  # those without a key: all their rows are in partition 0, whatever metadata says
+
+
 def expected_stores(
-    checkpoint: Checkpoint, operators: Iterable[OperatorStores], newest: OffsetLog | None
+    checkpoint: Checkpoint, known: KnownOperators, plan: OffsetLog | None, commit: CommitLog | None
 ) -> list[StoreId]:
-    """Stores that must exist: those that operators' metadata names, and those that are there in any partition."""
-    expected = set(checkpoint.state)
-    for known in operators:
-        for name, partitions in known.stores.items():
-            expected |= {StoreId(operator=known.operator, partition=number, store=name) for number in range(partitions)}
-    shuffled = newest.shuffle_partitions if newest is not None else None
-    for operator, store in {(one.operator, one.store) for one in expected} if shuffled else ():
-        numbers = [one.partition for one in expected if (one.operator, one.store) == (operator, store)]
-        for number in range(min(shuffled or 0, max(numbers) + 1)):
+    """Stores that must exist after a batch.
+
+    The commit says how many partitions an operator has, in checkpoint format 2. Otherwise it has as many as the plan
+    says, not as metadata of version 1, which an offline repartition leaves as it was. Directories of partitions beyond
+    that stay, and are not used any more.
+    """
+    seen: dict[tuple[int, str], set[int]] = {}
+    for one in checkpoint.state:
+        seen.setdefault((one.operator, one.store), set()).add(one.partition)
+    for described in known.operators:
+        for store, partitions in described.stores.items():
+            seen.setdefault((described.operator, store), set()).update(range(partitions))
+    expected = set()
+    for (operator, store), numbers in seen.items():
+        count = _partitions(operator, numbers, known, plan, commit)
+        for number in numbers if count is None else range(count):
             expected.add(StoreId(operator=operator, partition=number, store=store))
     return sorted(expected)
+
+
+def _partitions(
+    operator: int, numbers: set[int], known: KnownOperators, plan: OffsetLog | None, commit: CommitLog | None
+) -> int | None:
+    if commit is not None and commit.unique_ids.get(operator):
+        return len(commit.unique_ids[operator])
+    if operator in known.keyless:
+        return 1
+    # With files in partition 0 only and no metadata, it may be an operator without a key.
+    return plan.shuffle_partitions if plan is not None and max(numbers) > 0 else None
+
+
+def has_no_key(schema: bytes) -> bool:
+    """Whether state/OPERATOR/0/_metadata/schema is of an operator without a key: a total, a limit.
+
+    Java wrote it: the version, the number of pieces of the key's schema, and these, each behind its length.
+    """
+    if not schema.startswith(_SCHEMA_OPENING):
+        return False
+    length = int.from_bytes(schema[len(_SCHEMA_OPENING) : len(_SCHEMA_OPENING) + 2], "big")
+    try:
+        fields = json_object(schema[len(_SCHEMA_OPENING) + 2 :][:length].decode()).get("fields")
+    except (UnicodeDecodeError, LogFormatError):
+        return False
+    return isinstance(fields, list) and all(isinstance(one, dict) and one.get("type") == "void" for one in fields)
 
 
 def sst_files(data: bytes) -> dict[str, int]:

@@ -52,12 +52,15 @@ TESTED_BY_NAME: Final = [
 ]
 """Modules of the journal whose test has their name."""
 JOURNAL: Final = [
-    *(f"journal/{name}.py" for name in [*TESTED_BY_NAME, "checkpoint_layout"]),
+    *(f"journal/{name}.py" for name in [*TESTED_BY_NAME, "checkpoint_layout", "operator_metadata"]),
     *(f"journal/gateway/{name}.py" for name in ["messages", "elements", "encoding", "decoding"]),
 ]
 JOURNAL_TESTS: Final = [
     *(f"tests/journal/test_{name}.py" for name in TESTED_BY_NAME),
-    *(f"tests/journal/test_{name}.py" for name in ["paths", "checkpoint_checks", "rare_cases", "format"]),
+    *(
+        f"tests/journal/test_{name}.py"
+        for name in ["paths", "checkpoint_checks", "live_checkpoints", "rare_cases", "format"]
+    ),
     "tests/journal/gateway/test_codec.py",
 ]
 

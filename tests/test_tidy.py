@@ -44,6 +44,7 @@ PURE = (
     "journal/takeover.py",
     "journal/membership.py",
     "journal/checkpoint_layout.py",
+    "journal/operator_metadata.py",
 )
 IMPURE_MODULES = {
     "trio",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from journal.change import Change
+    from journal.checkpoint_layout import OffsetLog
     from journal.reading import VolumeReader
     from journal.record import RecordHeader
 
@@ -49,7 +50,8 @@ def batches(*, location: Location, last: int, offsets: bool, style: Style, acces
     """Show Spark's batches: when, how long, which offsets and state.
 
     Batches that Spark has purged are shown as long as the log keeps them. Go back to one with --at batch:N. The log
-    is read from its end, as far as needed.
+    is read from its end, as far as needed. In real-time mode a batch is planned when it is done: it took the time since
+    the batch before it.
 
     \b
     sos-journal batches sos://payments/q1 -n 50
@@ -63,13 +65,13 @@ async def _batches(location: Location, last: int, offsets: bool, style: Style, a
             found = await last_batches(reader, location.path, last, advance)
         if not found:
             raise refused(JournalCode.NOT_FOUND, f"no batch of a query at {location} is in the log that is kept")
-        sources = [await _sources(reader, batch) if offsets or style.json else () for batch in found]
+        plans = [await _plan_of(reader, batch) if offsets or style.json else None for batch in found]
     if style.json:
-        for batch, read in zip(found, sources, strict=True):
-            print_json(_as_json(batch, read))
+        for batch, plan in zip(found, plans, strict=True):
+            print_json(_as_json(batch, plan))
         return
     several = len({batch.query for batch in found}) > 1
-    rows = [_row(batch, read, style, several=several) for batch, read in zip(found, sources, strict=True)]
+    rows = [_row(batch, plan, style, several=several) for batch, plan in zip(found, plans, strict=True)]
     header = ["BATCH", "PLANNED", "COMMITTED", "TOOK", "LSN", "STATE", "OFFSETS" if offsets else ""]
     print_table(["QUERY", *header] if several else header, rows, right=[4, 5] if several else [0, 3, 4])
 
@@ -101,20 +103,28 @@ def _plans(changes: Iterable[tuple[RecordHeader, Change]], path: str) -> Iterato
             yield found[0], found[2]
 
 
-async def _sources(reader: VolumeReader, batch: Batch) -> tuple[str, ...]:
+async def _plan_of(reader: VolumeReader, batch: Batch) -> OffsetLog | None:
     """What offsets/N says, read where the log has it, even if Spark has purged it since."""
     if batch.plan is None:
-        return ()
+        return None
     try:
-        return parse_offsets(await reader.read_payload(batch.plan)).sources
+        return parse_offsets(await reader.read_payload(batch.plan))
     except LogFormatError as error:
         note(f"warning: offsets/{batch.number}: {error}")
     except JournalError as error:
         note(f"warning: offsets/{batch.number}: {error.message}")
-    return ()
+    return None
 
 
-def _row(batch: Batch, sources: tuple[str, ...], style: Style, *, several: bool) -> list[str]:
+def _offsets_text(plan: OffsetLog | None) -> str:
+    if plan is None:
+        return ""
+    if not plan.names:
+        return "  ".join(plan.sources)
+    return "  ".join(f"{name}: {offset}" for name, offset in zip(plan.names, plan.sources, strict=True))
+
+
+def _row(batch: Batch, plan: OffsetLog | None, style: Style, *, several: bool) -> list[str]:
     committed = time_text(batch.committed_ms, style.zone)
     if batch.committed_ms is None:
         committed = click.style("not committed", fg=QUIET)
@@ -130,12 +140,12 @@ def _row(batch: Batch, sources: tuple[str, ...], style: Style, *, several: bool)
         duration_text(batch.duration_ms),
         str(batch.committed_lsn or batch.planned_lsn or "-"),
         state,
-        printable("  ".join(sources)),
+        printable(_offsets_text(plan)),
     ]
     return [printable(batch.query), *row] if several else row
 
 
-def _as_json(batch: Batch, sources: tuple[str, ...]) -> dict[str, object]:
+def _as_json(batch: Batch, plan: OffsetLog | None) -> dict[str, object]:
     return {
         "query": batch.query,
         "batch": batch.number,
@@ -146,5 +156,7 @@ def _as_json(batch: Batch, sources: tuple[str, ...]) -> dict[str, object]:
         "committed_lsn": batch.committed_lsn,
         "state_version": batch.state_versions,
         "state_files": batch.state_files,
-        "offsets": list(sources),
+        "real_time": batch.is_real_time,
+        "offsets": list(plan.sources) if plan else [],
+        "sources": list(plan.names) if plan else [],
     }

@@ -9,6 +9,7 @@ import click
 from journal.checkpoint_checks import Diagnosis, Severity, diagnose, wanted_contents
 from journal.checkpoint_layout import LOG_BYTES_MAX, arrange, find_checkpoints
 from journal.cli.exit_codes import ExitCode
+from journal.cli.locations import Location
 from journal.cli.output import BAD, DOUBTFUL, GOOD, printable
 from journal.plain_directory import PlannedFile
 
@@ -24,8 +25,9 @@ EXIT_OF = {
 }
 
 
-async def diagnoses(view: View, path: str) -> dict[str, Diagnosis]:
+async def diagnoses(view: View, location: Location) -> dict[str, Diagnosis]:
     """Each checkpoint at or below a path, with what is wrong with it."""
+    path = location.path
     statuses = [status async for status in view.walk(path) if not status.is_directory]
     found = {}
     for root in find_checkpoints(status.path for status in statuses):
@@ -37,7 +39,8 @@ async def diagnoses(view: View, path: str) -> dict[str, Diagnosis]:
             for name in wanted_contents(checkpoint)
             if checkpoint.files[name].size <= LOG_BYTES_MAX
         ]
-        found[root] = diagnose(checkpoint, await _contents(view, wanted))
+        home = str(Location(volume=location.volume, path=root)).removesuffix("/")
+        found[root] = diagnose(checkpoint, await _contents(view, wanted), home=home)
     return found
 
 

@@ -33,7 +33,7 @@ def doctor(*, location: Location, at: str, style: Style, access: Access) -> None
 
 async def _doctor(location: Location, at: str, style: Style, access: Access) -> None:
     async with open_view(access, location, at, style) as view:
-        found = await diagnoses(view, location.path)
+        found = await diagnoses(view, location)
     if not found:
         raise refused(JournalCode.NOT_FOUND, f"there is no checkpoint at {location} (no offsets, no commits)")
     for root, diagnosis in found.items():

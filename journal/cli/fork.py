@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from journal.birth import create_volume
-from journal.cli.importing import is_taken
+from journal.cli.importing import home_of, is_taken, note_moved
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, moment_of, split_addresses, style_options
 from journal.cli.output import print_json, printable, progress, size_text, tree_text
@@ -19,6 +19,7 @@ from journal.cli.running import run_async
 from journal.cli.views import LogView, image_of, log_access, open_log, open_service
 from journal.errors import JournalCode, refused
 from journal.journal import open_journal
+from journal.moving_checkpoints import move_tree
 from journal.paths import SCRATCH_PREFIX
 from journal.settings import JournalSettings, Surroundings
 from journal.tree_writing import NewFile, write_tree
@@ -70,14 +71,12 @@ async def _fork(
         view = LogView(reader, await image_of(reader, moment_of(at, style), path=source.path))
         files = [_new_file(view, status, source.path) async for status in view.walk(source.path)]
         files = [file for file in files if not f"/{file.path}".startswith(f"/{SCRATCH_PREFIX}")]
+        moved = await move_tree(files, home_of(target))
+        note_moved(moved, target)
+        files = list(moved.files)
         size = sum(file.size for file in files)
-        summary = {
-            "files": len(files),
-            "bytes": size,
-            "lsn": view.lsn,
-            "target": str(target),
-            "read_from": view.read_from,
-        }
+        summary: dict[str, object] = {"files": len(files), "bytes": size, "lsn": view.lsn, "target": str(target)}
+        summary |= {"read_from": view.read_from, "rewritten": moved.rewritten}
         if not dry_run:
             async with _opened(target, source, to_service, access, reader) as volume:
                 if await is_taken(volume, target.path):

@@ -10,10 +10,11 @@ import click
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import note, print_json, printable, progress, size_text, tree_text
+from journal.cli.output import count_text, note, print_json, printable, progress, size_text, tree_text
 from journal.cli.running import run_async
 from journal.cli.views import open_service
 from journal.errors import JournalCode, JournalError, refused
+from journal.moving_checkpoints import MovedTree, move_tree
 from journal.plain_directory import LocalFile, scan_directory
 from journal.tree_writing import NewFile, write_tree
 
@@ -49,15 +50,13 @@ async def _import(
     directory: Path, location: Location, options: tuple[bool, bool], style: Style, access: Access
 ) -> None:
     if_empty, dry_run = options
-    found = scan_directory(directory, "")
-    size = sum(file.size for file in found)
+    moved = await move_tree([_new_file(file) for file in scan_directory(directory, "")], home_of(location))
+    note_moved(moved, location)
     if dry_run:
-        for file in found:
-            if style.json:
-                print_json({"write": file.path, "directory": file.is_directory, "size": file.size})
-            else:
-                click.echo(f"write  {'-' if file.is_directory else size_text(file.size):>10}  {printable(file.path)}")
+        _print_plan(moved, style)
         return
+    files = moved.files
+    size = sum(file.size for file in files)
     async with open_service(access, location.volume) as volume:
         if await is_taken(volume, location.path):
             if if_empty:
@@ -65,7 +64,6 @@ async def _import(
                 return
             raise refused(JournalCode.ALREADY_EXISTS, f"there is something at {location}; import into a new path")
         with progress("importing", size) as advance:
-            files = [_new_file(file) for file in found]
             await write_tree(
                 volume,
                 files,
@@ -75,9 +73,34 @@ async def _import(
                 progress=advance,
             )
     if style.json:
-        print_json({"imported": str(location), "files": len(files), "bytes": size})
+        print_json({"imported": str(location), "files": len(files), "bytes": size, "rewritten": moved.rewritten})
     else:
         click.echo(f"imported {tree_text(files)}, {size_text(size)}, to {printable(str(location))}")
+
+
+def home_of(location: Location) -> str:
+    """A location as Spark writes it in front of a path."""
+    return str(location).removesuffix("/")
+
+
+def note_moved(moved: MovedTree, target: Location) -> None:
+    """Say what in a tree is written otherwise than it was, and why."""
+    if moved.rewritten:
+        files = count_text(len(moved.rewritten), "file")
+        note(f"{files} of operators' metadata name schema files at the old place: written anew for {target}")
+    for path in moved.unreadable:
+        note(f"warning: {path} may name files at the old place, and cannot be read: copied as it is")
+
+
+def _print_plan(moved: MovedTree, style: Style) -> None:
+    for file in moved.files:
+        is_new = file.path in moved.rewritten
+        if style.json:
+            line = {"write": file.path, "directory": file.is_directory, "size": file.size}
+            print_json(line | ({"rewritten": True} if is_new else {}))
+        else:
+            size = "-" if file.is_directory else size_text(file.size)
+            click.echo(f"write  {size:>10}  {printable(file.path)}{'  (with new addresses)' if is_new else ''}")
 
 
 async def is_taken(volume: Volume, path: str) -> bool:

@@ -16,6 +16,7 @@ from journal.cli.pins import pinned
 from journal.cli.running import run_async
 from journal.cli.views import View, open_view
 from journal.errors import JournalCode, refused
+from journal.operator_metadata import checkpoint_of
 from journal.plain_directory import Plan, differing, has_content, plan_files, write_directory, write_files
 from journal.plain_tree import make_directories, open_plain_tree
 
@@ -116,7 +117,13 @@ def _opened(directory: Path, *, make: bool) -> Iterator[PlainTree | None]:
 
 
 async def _plan(view: View, location: Location) -> Plan:
-    return plan_files([status async for status in view.walk(location.path)], location.path)
+    plan = plan_files([status async for status in view.walk(location.path)], location.path)
+    if any(checkpoint_of(file.relative) is not None for file in plan.files):
+        note(
+            "operators' metadata in it (_metadata/v2) names schema files by their present address: a query that starts "
+            "from the directory goes on reading those; `import` and `fork` write the addresses anew"
+        )
+    return plan
 
 
 def _print_plan(files: tuple[PlannedFile, ...], style: Style) -> None:

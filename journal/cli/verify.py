@@ -87,7 +87,7 @@ async def _contents(reader: VolumeReader, location: Location, style: Style, *, r
         view = LogView(reader, await reader.image(Now()))
         if restore:
             await _restore_in_scratch(view, location, style)
-        for root, diagnosis in (await diagnoses(view, location.path) if spark else {}).items():
+        for root, diagnosis in (await diagnoses(view, location) if spark else {}).items():
             codes.append(EXIT_OF[diagnosis.severity])
             if style.json:
                 print_json(diagnosis_json(root, diagnosis))

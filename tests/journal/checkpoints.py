@@ -79,4 +79,4 @@ def examine(files: dict[str, bytes]) -> Diagnosis:
         for path, data in files.items()
     ]
     found = arrange("q", statuses)
-    return diagnose(found, {path: files[path] for path in wanted_contents(found)})
+    return diagnose(found, {path: files[path] for path in wanted_contents(found)}, home="sos://v/q")

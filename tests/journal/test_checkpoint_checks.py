@@ -16,11 +16,11 @@ from journal.checkpoint_layout import (
     parse_checksum,
     parse_commit,
     parse_offsets,
-    parse_operator,
     parse_query_id,
     parse_sst_list,
     state_file_of,
 )
+from journal.operator_metadata import parse_operator
 from journal.state_checks import sst_files
 from tests.journal.checkpoints import QUERY_ID, Kind, checkpoint, commit, examine, offsets, rocksdb_zip, unique_id
 from tests.journal.histories import History
@@ -114,7 +114,7 @@ def test_logs_that_do_not_fit_together() -> None:
     assert "commits has gaps: 1 missing" in whats
 
 
-@pytest.mark.parametrize("content", [b"", b"v1", b"v1\n{", b"v9\n{}", b"\xff\xfe", b"v1\n[]"])
+@pytest.mark.parametrize("content", [b"", b"v1", b"v1\n{", b"v\n{}", b"w9\n{}", b"v2\n{}\n{}", b"\xff\xfe", b"v1\n[]"])
 def test_a_broken_log_file_is_bad_when_it_is_the_newest(content: bytes) -> None:
     files = checkpoint("none")
     files["offsets/4"] = content
@@ -123,6 +123,14 @@ def test_a_broken_log_file_is_bad_when_it_is_the_newest(content: bytes) -> None:
     assert found["commits/0"] == Severity.WARNING
     if content != b"v1":  # a version line alone is what some sources write
         assert found["offsets/4"] == Severity.FAILURE
+
+
+def test_a_log_file_of_a_newer_spark_is_not_called_broken() -> None:
+    files = checkpoint("none")
+    files["offsets/4"] = b"v9\n{}"
+    (finding,) = examine(files).findings
+    assert (finding.severity, finding.path) == (Severity.WARNING, "offsets/4")
+    assert "newer Spark" in finding.advice
 
 
 def test_leftovers_and_broken_metadata_are_named() -> None:
@@ -200,3 +208,14 @@ def test_the_log_tells_the_batches() -> None:
     assert first.committed_lsn == log.headers[5].end_lsn
     assert (second.number, second.committed_ms, second.duration_ms) == (1, None, None)
     assert [one.query for one in history.of("")] == ["other", "q", "q"]
+
+
+def test_in_real_time_mode_a_batch_takes_the_time_since_the_one_before_it() -> None:
+    log, history = History(), BatchHistory()
+    for number in range(3):
+        for path in (f"q/state/0/0/{number + 1}.delta", f"q/offsets/{number}", f"q/commits/{number}"):
+            history.note(log.add(Put(path=path)), Put(path=path))
+    first, second, third = history.of("q")
+    assert all(one.is_real_time and one.state_files == 1 for one in (first, second, third))
+    assert first.duration_ms is None
+    assert second.duration_ms == third.duration_ms == 3000

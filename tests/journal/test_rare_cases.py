@@ -17,7 +17,6 @@ from journal.checkpoint_layout import (
     arrange,
     parse_checksum,
     parse_commit,
-    parse_operator,
     parse_sst_list,
 )
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, journal_error
@@ -25,6 +24,7 @@ from journal.image import Image
 from journal.index_snapshot import decode_snapshot, encode_snapshot
 from journal.nodes import Directory, modified_ms_of, pack_extent, pack_file
 from journal.operation_window import OperationWindow
+from journal.operator_metadata import parse_operator
 from journal.preconditions import check_rename
 from journal.record import FIRST_CHAIN, Kind, Lsn, decode_header, encode_record
 from journal.segment import SegmentReader, decode_segment_header, encode_segment_header
@@ -203,6 +203,8 @@ def test_an_image_is_that_of_no_epoch_at_first() -> None:
     [
         (parse_commit, b'v2\n{"stateUniqueIds":{"x":[]}}'),
         (parse_operator, b'v1\n{"operatorInfo":{},"stateStoreInfo":[{}]}'),
+        (parse_operator, b'v1\n{"operatorInfo":{},"stateStoreInfo":[1]}'),
+        (parse_operator, b'v2\n{"operatorInfo":{},"stateStoreInfo":[{"numPartitions":1,"stateSchemaFilePaths":[1]}]}'),
         (parse_sst_list, b'v1\n{"sstFiles":[{}]}'),
     ],
 )
@@ -229,6 +231,8 @@ def test_many_broken_stores_are_summed_up() -> None:
     files = checkpoint("hdfs")
     for partition in range(8):
         files[f"state/0/{partition}/3.delta"] = b""
+    for name in [name for name in files if name.startswith("offsets/")]:
+        files[name] = files[name].replace(b'shuffle.partitions": "2"', b'shuffle.partitions": "8"')
     diagnosis = examine({name: data for name, data in files.items() if not name.endswith("4.delta")})
     assert any(finding.what == "the same in 3 more stores" for finding in diagnosis.findings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,6 @@ from tests.journal.cli.servers import memory_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def saved(volume: VolumeOnDisk) -> VolumeOnDisk:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[str]:
-    with memory_service("payments", "other") as address:
+    with memory_service("payments", "other", "live") as address:
         yield address
 
 
@@ -113,6 +113,22 @@ def test_a_backup_is_a_volume_to_look_into(saved: VolumeOnDisk, cli: Cli, tmp_pa
     assert Cli(elsewhere).lines("ls", "-R", "payments") == cli.lines("ls", "-R", "payments")
 
 
+def test_a_checkpoint_that_is_forked_names_its_new_place(
+    volume: VolumeOnDisk, service: str, cli: Cli, tmp_path: Path
+) -> None:
+    for path, data in _write_live_checkpoint(tmp_path / "live").items():
+        volume.put(f"tws/{path}", data)
+    volume.save()
+    assert cli.here("doctor", "sos://payments/tws").exit_code != 0
+    taken = ("fork", "sos://payments/tws", "sos://live/forked", "--to-service", service)
+    (planned,) = cli.lines(*taken, "--dry-run")
+    assert len(planned["rewritten"]) == 3
+    (forked,) = cli.lines(*taken)
+    assert forked["rewritten"] == planned["rewritten"]
+    looked = cli("doctor", "sos://live/forked", "--service", service)
+    assert looked.exit_code == 0, looked.output
+
+
 def test_import_and_fork_appear_whole_with_their_times(
     saved: VolumeOnDisk, service: str, cli: Cli, tmp_path: Path
 ) -> None:
@@ -134,6 +150,52 @@ def test_import_and_fork_appear_whole_with_their_times(
     cli.here("restore", "sos://payments/q1", str(tmp_path / "q1"), "--at", "batch:3")
     assert _tree(tmp_path / "again") == _tree(tmp_path / "q1")
     assert (tmp_path / "again/metadata").stat().st_mtime == (tmp_path / "q1/metadata").stat().st_mtime
+
+
+def _write_live_checkpoint(root: Path) -> dict[str, bytes]:
+    """A checkpoint of `transformWithState` as Spark wrote it elsewhere, with checksums of a local file system."""
+    vectors = json.loads((Path(__file__).parents[2] / "vectors/spark_checkpoints.json").read_text())["checkpoints"]
+    (live,) = (one for one in vectors if (one["spark"], one["what"]) == ("4.3.0", "tws"))
+    files = {
+        path: text.encode() if isinstance(text, str) else bytes(text["size"]) for path, text in live["files"].items()
+    }
+    files = {path: data for path, data in files.items() if not path.endswith(".zip")}  # bytes that were not kept
+    files["state/0/_metadata/v2/.1.crc"] = files["offsets/.1.crc"] = b"crc\0"
+    for path, data in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+    return files
+
+
+def test_a_checkpoint_that_is_imported_or_forked_names_its_new_place(service: str, cli: Cli, tmp_path: Path) -> None:
+    files = _write_live_checkpoint(tmp_path / "all/tws")
+    metadata = [path for path in files if "/_metadata/v2/" in path and not path.endswith(".crc")]
+    planned = cli("import", str(tmp_path / "all"), "sos://live/all", "--service", service, "--json", "--dry-run")
+    steps = {step["write"]: step.get("rewritten", False) for step in map(json.loads, planned.stdout.splitlines())}
+    assert {path for path, is_rewritten in steps.items() if is_rewritten} == {f"tws/{path}" for path in metadata}
+    assert "tws/state/0/_metadata/v2/.1.crc" not in steps
+    assert "tws/offsets/.1.crc" in steps
+    done = cli("import", str(tmp_path / "all"), "sos://live/all", "--service", service, "--json")
+    assert len(json.loads(done.stdout)["rewritten"]) == len(metadata)
+    assert "3 files of operators' metadata name schema files at the old place" in done.stderr
+    looked = cli("doctor", "sos://live/all/tws", "--service", service)
+    assert looked.exit_code == 0, looked.output
+    cli("restore", "sos://live/all", str(tmp_path / "restored"), "--service", service)
+    restored = _tree(tmp_path / "restored/tws")
+    assert {path for path, data in files.items() if restored.get(path) != data} == {
+        *metadata,
+        "state/0/_metadata/v2/.1.crc",
+    }
+    for path in metadata:
+        assert b'"sos://live/all/tws/state/0/_stateSchema/default/' in restored[path]
+
+
+def test_metadata_that_cannot_be_read_is_copied_with_a_warning(service: str, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "plain/state/0/_metadata/v2").mkdir(parents=True)
+    (tmp_path / "plain/state/0/_metadata/v2/0").write_bytes(b"v2\n{")
+    done = cli("import", str(tmp_path / "plain"), "sos://live/odd", "--service", service)
+    assert done.exit_code == 0, done.output
+    assert "warning: state/0/_metadata/v2/0 may name files at the old place" in done.stderr
 
 
 def test_import_and_fork_refuse_what_is_taken(
