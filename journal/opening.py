@@ -25,6 +25,7 @@ from journal.errors import (
     DamagedJournalError,
     JournalCode,
     JournalError,
+    UnavailableError,
 )
 from journal.index_snapshot import encode_snapshot, name_of_snapshot
 from journal.log import LogEnd, monotonic_ms
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from sos_client.client import SosClient
 
 ATTEMPTS_MAX: Final = 5  # two services that start at once get in each other's way; jittered pauses let one win
+BUILDS_MAX: Final = 3  # a connection that breaks while the image is read is no loss: it is there again when it is asked
 ACCEPTED_LOSS_MAX: Final = 1000  # characters of the header's sentence about it
 
 
@@ -260,18 +262,21 @@ class _Driver:
         """The image at the end, before anything is written: a volume that cannot be shown gets no new owner."""
         local = self._local.copy
         every: list[Copy] = [*([] if local is None else [local]), *copies]
-        try:
-            self._image = await image_of(self._links.volume, assembly, self._headers, every)
-            self._snapshot = await standing_snapshot(assembly, self._headers, local)
-        except JournalError as error:
-            for copy, member in copies.items():
-                try:
-                    await copy.claim()
-                except JournalError:
-                    return Silent(member=member)
-            if error.code is JournalCode.TOO_NEW:
-                raise
-            return NotAssembled(lsn=assembly.links[0].start, reason=error.message)
+        for left in reversed(range(BUILDS_MAX)):
+            try:
+                self._image = await image_of(self._links.volume, assembly, self._headers, every)
+                self._snapshot = await standing_snapshot(assembly, self._headers, local)
+                break
+            except JournalError as error:
+                if error.code is JournalCode.TOO_NEW:
+                    raise
+                silent = await _first_silent(copies)
+                if silent is not None:
+                    return Silent(member=silent)
+                if not left and isinstance(error, UnavailableError):
+                    return Silent(member=min(copies.values()))
+                if not left:
+                    return NotAssembled(lsn=assembly.links[0].start, reason=error.message)
         return Assembled(end=assembly.end)
 
     async def _extend(self, member: Member, client: SosClient, end: Base) -> Answer:
@@ -332,6 +337,15 @@ class _Driver:
             self._headers[facts.name] = header
             self._written[facts.name] = record, data
         return self._written[facts.name]
+
+
+async def _first_silent(copies: dict[MemberCopy, Member]) -> Member | None:
+    for copy, member in copies.items():
+        try:
+            await copy.claim()
+        except JournalError:
+            return member
+    return None
 
 
 def header_record(header: SegmentHeader, *, time_ms: int) -> tuple[Record, bytes]:

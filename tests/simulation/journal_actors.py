@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from sos_client.retry import RetryPolicy
 from tests.simulation.journal_process import SERVICE_PORT, VOLUME
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from journal.gateway.client import RemoteVolume
     from tests.simulation.journal_model import History, Operation
@@ -27,8 +28,10 @@ EXPECTED: Final = frozenset(
     {
         *(JournalCode.NOT_FOUND, JournalCode.ALREADY_EXISTS, JournalCode.NOT_DIRECTORY, JournalCode.IS_DIRECTORY),
         *(JournalCode.OUTCOME_UNKNOWN, JournalCode.UNAVAILABLE, JournalCode.CHANGED, JournalCode.NO_SPACE),
+        JournalCode.EXPIRED,
     }
 )
+REPEATED_MAX: Final = 200
 
 
 class Driver:
@@ -41,6 +44,8 @@ class Driver:
         self.chance = world.chance(name)
         self.addresses = [f"{service}:{SERVICE_PORT}" for service in services]
         self.scope = trio.CancelScope()
+        self._done: deque[Callable[[RemoteVolume], Awaitable[object]]] = deque(maxlen=REPEATED_MAX)
+        """What was done and acknowledged, to be sent once more: a network may deliver a request late, and twice."""
 
     async def live(self) -> None:
         """One thing after the other until cancelled."""
@@ -62,7 +67,7 @@ class Driver:
     async def _do_something(self, volume: RemoteVolume) -> None:
         path = self.chance.choice(PATHS)
         (work,) = self.chance.choices(
-            [self._put, self._create, self._delete, self._rename, self._read], [4, 4, 2, 1, 6]
+            [self._put, self._create, self._delete, self._rename, self._read, self._repeat], [4, 4, 2, 1, 6, 1]
         )
         await work(volume, path)
 
@@ -82,7 +87,13 @@ class Driver:
             payload=payload,
             key=(operation.client, operation.sequence),
         )
-        await self._settle(asked, volume.put(path, payload, overwrite=overwrite, operation=operation))
+
+        async def put(volume: RemoteVolume) -> object:
+            return await volume.put(path, payload, overwrite=overwrite, operation=operation)
+
+        await self._settle(asked, put(volume))
+        if asked.answer is not None:
+            self._done.append(put)
 
     async def _delete(self, volume: RemoteVolume, path: str) -> None:
         operation = volume.new_operation()
@@ -94,6 +105,14 @@ class Driver:
         operation = volume.new_operation()
         asked = self.history.ask(self.name, "rename", path, target=target, key=(operation.client, operation.sequence))
         await self._settle(asked, volume.rename(path, target, overwrite=False, operation=operation))
+
+    async def _repeat(self, volume: RemoteVolume, _path: str) -> None:
+        """Under its old id, with its old content: whatever is answered, it must not be done again."""
+        if self._done:
+            again = self.chance.choice(self._done)
+            with contextlib.suppress(JournalError):
+                await again(volume)
+                self.world.counts["repeated"] += 1
 
     async def _read(self, volume: RemoteVolume, path: str) -> None:
         asked = self.history.ask(self.name, "read", path)

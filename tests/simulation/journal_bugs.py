@@ -4,25 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from journal import content, opening, preconditions, replica_progress, takeover
+from journal import (
+    assembling,
+    content,
+    membership_change,
+    opening,
+    preconditions,
+    reading,
+    replica_progress,
+    takeover,
+)
 from journal.acknowledgement import Acknowledgement
+from journal.catching_up import Filling
+from journal.errors import SupersededError
 from journal.gateway.client import RemoteVolume
 from journal.gateway.persistence import Persistence
+from journal.housekeeping import Housekeeping
+from journal.index_snapshot import parse_snapshot_name
 from journal.journal import Journal
 from journal.opening import _Driver
 from journal.operation_window import OperationWindow
+from journal.replication import Replica
 from journal.takeover import Takeover
 from journal.takeover_messages import Fence, Granted
+from journal.timekeeping import Timekeeper
 from sos_client.append_stream import AppendStream
 from sos_server.appender import Appender
 from sos_server.namespace import Namespace
 from tests.simulation.planting import PlantedBug, forgets_to_sync, replaced, together, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from journal.copies import Copy
     from journal.image import Image
+    from journal.index_snapshot import SnapshotName
+    from journal.membership import Configuration, Member
     from journal.recovery import SegmentFacts
     from journal.volume import OperationId
     from sos_client.client import SosClient
@@ -35,6 +52,10 @@ def _nothing(*_: object, **__: object) -> None:
 
 async def _no_waiting(*_: object) -> None:
     """Answers at once."""
+
+
+async def _no_waiting_at_all(*_: object, **__: object) -> None:
+    """Does nothing, and says that it is done."""
 
 
 def _told_on_receipt(right: Right, appender: Appender, *args: Any) -> None:
@@ -118,6 +139,57 @@ def _oldest(state: Takeover) -> frozenset[SegmentFacts]:
     facts = frozenset(one for told in state.reads if told.member not in state._out for one in told.facts)
     epochs = sorted({one.epoch for one in facts})
     return frozenset(one for one in facts if one.epoch < epochs[-1]) if len(epochs) > 1 else facts
+
+
+def _with_later_answers(right: Right, window: OperationWindow, until_ms: int | None = None) -> OperationWindow:
+    del until_ms
+    copied: OperationWindow = right(window)
+    return copied
+
+
+def _any_chain(names: Iterable[str], boundaries: Mapping[int, bytes], *, lsn: int) -> list[SnapshotName]:
+    parsed = [one for one in map(parse_snapshot_name, names) if one and one.lsn <= lsn and one.lsn in boundaries]
+    return sorted(parsed, key=lambda one: (one.lsn, one.epoch), reverse=True)
+
+
+def _wall_clock_alone(_keeper: Timekeeper, wall_ms: int, *_: object) -> int:
+    return wall_ms
+
+
+def _nobody_pins(house: Housekeeping) -> int:
+    return house._journal.log.end
+
+
+def _one_less(right: Right, old: Configuration, member: Member) -> Configuration:
+    configuration: Configuration = right(old, member)
+    if configuration.acknowledgements > 1:
+        object.__setattr__(configuration, "acknowledgements", configuration.acknowledgements - 1)
+    return configuration
+
+
+def _answer_now(_waiting: Acknowledgement, _lsn: int, answered: Callable[[object], None], answer: object) -> None:
+    answered(answer)
+
+
+async def _fill_newest_alone(right: Right, replica: Replica, filling: Filling) -> Any:
+    links = replica._log.links
+    try:
+        replica._log.links = links[-1:]
+        return await right(replica, filling)
+    finally:
+        if replica._log.links == links[-1:]:
+            replica._log.links = links
+
+
+def _never_expired(right: Right, window: OperationWindow, operation: OperationId) -> Any:
+    try:
+        return right(window, operation)
+    except SupersededError:
+        return None
+
+
+def _age_by_wall_clock(keeper: Timekeeper, wall_ms: int, _monotonic_ms: int) -> int:
+    return max(wall_ms, keeper.last_ms)
 
 
 JOURNAL_BUGS: Final = (
@@ -214,5 +286,57 @@ JOURNAL_BUGS: Final = (
         name="local bytes not checked",
         breaks="what the local copy has is served without comparing its CRC",
         plant=replaced(content, "is_whole", lambda extent, data: len(data) == extent.length),
+    ),
+    PlantedBug(
+        name="a snapshot with later answers",
+        breaks="an index snapshot has answers of operations whose records come after it",
+        plant=wrapped(OperationWindow, "copy", _with_later_answers),
+    ),
+    PlantedBug(
+        name="a snapshot off the chain",
+        breaks="an index snapshot of a history that was given up is taken for the image",
+        plant=together(
+            replaced(reading, "snapshots_on_chain", _any_chain), replaced(assembling, "snapshots_on_chain", _any_chain)
+        ),
+    ),
+    PlantedBug(
+        name="wall clock without max()",
+        breaks="a record's time is what the wall clock says, also when that was set back",
+        plant=replaced(Timekeeper, "next_ms", _wall_clock_alone),
+    ),
+    PlantedBug(
+        name="pins ignored",
+        breaks="the past is forgotten although a pin keeps it",
+        plant=replaced(Housekeeping, "_pinned", _nobody_pins),
+    ),
+    PlantedBug(
+        name="trim across a clock jump",
+        breaks="the past grows old by the wall clock, also when somebody sets that",
+        plant=replaced(Timekeeper, "lived_ms", _age_by_wall_clock),
+    ),
+    PlantedBug(
+        name="PUT lane answers at once",
+        breaks="a PUT that is answered by a callback does not wait for the quorum",
+        plant=replaced(Acknowledgement, "call_back", _answer_now),
+    ),
+    PlantedBug(
+        name="k - 1 after a removal",
+        breaks="a volume that loses a member by an operator's wish acknowledges with one member less than a majority",
+        plant=wrapped(membership_change, "without_member", _one_less),
+    ),
+    PlantedBug(
+        name="a member that counts without older segments",
+        breaks="a member that was away is given the newest segment only, and counts",
+        plant=wrapped(Replica, "_fill", _fill_newest_alone),
+    ),
+    PlantedBug(
+        name="a member that counts without the index snapshot",
+        breaks="a member that is filled is not given the snapshot that stands for what was trimmed, and counts",
+        plant=replaced(Filling, "snapshot", _no_waiting_at_all),
+    ),
+    PlantedBug(
+        name="an expired id that is run again",
+        breaks="an operation whose answer is not kept any more is taken for a new one",
+        plant=wrapped(OperationWindow, "find", _never_expired),
     ),
 )

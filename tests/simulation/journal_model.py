@@ -36,7 +36,8 @@ OperationKey = tuple[bytes, int]
 FAR: Final = 1 << 62
 UNDONE: Final = frozenset({JournalCode.UNAVAILABLE, JournalCode.NO_SPACE})
 """Answers that promise that nothing was changed."""
-UNKNOWN: Final = frozenset({JournalCode.OUTCOME_UNKNOWN})
+UNKNOWN: Final = frozenset({JournalCode.OUTCOME_UNKNOWN, JournalCode.EXPIRED})
+"""Answers that leave open whether something was changed: nobody can tell any more, or not yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +113,8 @@ class LogModel:
         """Take the next record."""
         header, require = record.header, self.world.require
         require(header.lsn == self.end, f"the log has a gap: {self.end} to {header.lsn}")
+        later = header.time_ms > self.image.time_ms
+        require(later, f"time goes back at LSN {header.lsn}: {self.image.time_ms} to {header.time_ms}")
         self.image.apply_record(record)
         self.end = header.end_lsn
         self.chains[self.end] = header.chain

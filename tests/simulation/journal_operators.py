@@ -62,8 +62,11 @@ async def change(stage: JournalStage, kind: str) -> bool:
     configuration = membership.configuration
     members = names_of(configuration)
     joining = leaving = None
+    free = [name for name in stage.servers if name not in members]
     if kind != "remove a member":
-        joining = stage.chance.choice([name for name in stage.servers if name not in members])
+        if not free:
+            return False
+        joining = stage.chance.choice(free)
         await _make_room(stage, joining)
     if kind != "add a member":
         gone = sorted(stage.lost.intersection(members))

@@ -6,10 +6,11 @@ import random
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
+from journal.errors import JournalError
 from journal.gateway.conversation import Surroundings as GatewaySurroundings
 from journal.gateway.gateway import Gateway
 from journal.gateway.keeper import VolumeKeeper, VolumeKeepers
@@ -20,10 +21,13 @@ from journal.settings import JournalSettings, Surroundings
 from sos_client.attempts import Deadlines
 from sos_client.serving.access import Access
 from sos_client.serving.event_log import EventLog
+from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from journal.operation_window import Answer
+    from journal.volume import FileStatus
     from tests.fakes.simulated_disk import SimulatedDisk
     from tests.fakes.simulated_network import SimulatedStream
     from tests.simulation.process import SimulatedHost
@@ -57,6 +61,36 @@ def journal_settings(*, retention_seconds: int = 0, retention_bytes: int = 0) ->
     )
 
 
+class LanedVolume:
+    """The journal as the gateway has it; half of the small files go through callbacks, as on a plain socket's lane."""
+
+    def __init__(self, journal: Journal, chance: random.Random) -> None:
+        self._journal = journal
+        self._chance = chance
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    async def put(self, path: str, payload: bytes, **named: Any) -> FileStatus:
+        if self._chance.random() < 0.5:
+            return await self._journal.put(path, payload, **named)
+        answers: list[Answer] = []
+        answered = trio.Event()
+
+        def take(answer: Answer) -> None:
+            answers.append(answer)
+            answered.set()
+
+        data = bytes(payload)
+        named = {"claim": None, "modified_ms": None, **named}
+        if not self._journal.put_soon(path, data, payload_crc=crc32c(data), answered=take, **named):
+            return await self._journal.put(path, payload, **named)
+        await answered.wait()
+        if isinstance(answers[0], JournalError):
+            raise answers[0]
+        return cast("FileStatus", answers[0])
+
+
 def address_of(name: str) -> str:
     """Where a simulated server listens."""
     return f"{name}:7400"
@@ -86,7 +120,7 @@ async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDi
             )
             async with opening as journal:
                 world.note("took over", f"{host.name} epoch {journal.epoch} at {journal.acknowledged_lsn}")
-                yield journal
+                yield cast("Journal", LanedVolume(journal, chance))
 
     dial = partial(world.network.dial, source=host.name)
     address = f"{host.name}:{SERVICE_PORT}"

@@ -6,11 +6,12 @@ over, reads the whole log back, and every answer that anybody ever got is held a
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from typing import Final
 
 import trio
 
+from journal import operation_window
 from journal.birth import create_volume
 from tests.fakes.simulated_disk import DiskFaults
 from tests.fakes.simulated_network import NetworkFaults
@@ -20,10 +21,14 @@ from tests.simulation.journal_faults import JournalFaults
 from tests.simulation.journal_process import VOLUME, address_of, surroundings
 from tests.simulation.journal_scenario import Scenario, draw_scenario
 from tests.simulation.journal_stage import JournalStage
+from tests.simulation.planting import replaced
 from tests.simulation.report import RunReport, report_on
 from tests.simulation.world import World
 
 DRIVERS: Final = 3
+ANSWERS_FEW: Final = 25
+"""As many answers as three drivers get in less than the time in which they may ask again."""
+small_window: Final = replaced(operation_window, "ANSWERS_MAX", ANSWERS_FEW)
 
 
 def simulate_journal(seed: int, *, keep_trace: bool = False) -> RunReport:
@@ -32,7 +37,8 @@ def simulate_journal(seed: int, *, keep_trace: bool = False) -> RunReport:
     scenario = draw_scenario(seed, world.chance("scenario"))
     profile = scenario.profile
     world.network.faults = NetworkFaults(cut_rate=profile.cut_rate, ghost_rate=profile.ghost_rate, slow_rate=0.005)
-    return report_on(world, scenario.name, _JournalRun(world, scenario).run)
+    with small_window() if profile.few_answers else nullcontext():
+        return report_on(world, scenario.name, _JournalRun(world, scenario).run)
 
 
 class _JournalRun:

@@ -98,7 +98,7 @@ PROFILES: Final = (
     Profile(
         name="members",
         events={**MEMBERS, "lose a member": 3, "kill service": 1},
-        seconds=10.0,
+        seconds=7.0,
         event_seconds=0.2,
         retains=True,
     ),
@@ -111,6 +111,11 @@ PROFILES: Final = (
         name="full disks",
         events={"fill a disk": 4, "kill server": 1, "power cut": 1, "kill service": 1, "start service": 1},
         retains=True,
+    ),
+    Profile(
+        name="few answers",
+        events={"kill service": 2, "start service": 1, "lose replies": 4, "cut": 2},
+        few_answers=True,
     ),
 )
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 from functools import partial
 
 import pytest
 import trio
 
+from journal.journal import open_journal
+from journal.settings import JournalSettings
 from sos_client.client import SosClient, open_client
 from sos_client.link import Link
 from sos_client.wire.errors import MisuseError
 from sos_server.object_store import ObjectStore
+from tests.fakes.cut_stream import CutStream
 from tests.fakes.simulated_disk import SimulatedDisk
 from tests.fakes.simulated_drive import SimulatedDrive, Survival
 from tests.fakes.simulated_network import SimulatedNetwork
 from tests.fakes.virtual_time import in_virtual_time
+from tests.journal.cluster import addresses, create, memory_cluster, open_on, surroundings
 from tests.simulation.process import SimulatedHost
 from tests.simulation.server_process import serve, store_settings
 from tests.simulation.world import World
@@ -144,3 +149,28 @@ async def test_an_append_that_is_being_opened_when_its_client_is_closed_says_so(
         with trio.fail_after(10):
             await closing.wait()
         nursery.cancel_scope.cancel()
+
+
+@in_virtual_time
+async def test_a_connection_that_breaks_during_a_takeover_is_never_called_a_loss() -> None:
+    """It broke while the image was read, and was there again when the member was asked whether it answers: LOST, which
+    is final, and the service gave a volume up that was whole.
+    """
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, settings=JournalSettings(segment_bytes_max=4000)) as journal:
+            for number in range(12):
+                await journal.put(f"file/{number}", bytes(1000))
+        around = surroundings(servers, "next")
+        for received in range(600, 21_000, 600):
+            dialled: list[str] = []
+
+            async def dial(address: str, received: int = received, dialled: list[str] = dialled) -> trio.abc.Stream:
+                stream = await servers.dial(address.partition(":")[0], "next")
+                dialled.append(address)
+                is_first = address == "c:7400" and dialled.count(address) == 1
+                return CutStream(stream, sent_max=1 << 20, received_max=received) if is_first else stream
+
+            around = dataclasses.replace(around, dial=dial)
+            async with open_journal("payments", servers=addresses(servers), surroundings=around):
+                pass
