@@ -315,11 +315,17 @@ class CommitLog:
 
     async def _file_for(self, batch: GatheredBatch) -> LogFile:
         current = self.files.current
-        if current is not None and (current.has_room(batch.disk_bytes) or batch.is_empty):
+        if current is not None and (current.has_room(batch.disk_bytes) or self._may_take_reserve(batch, current)):
             return current
         log = await self._next_file()
         self._listener.file_filled()
         return log
+
+    def _may_take_reserve(self, batch: GatheredBatch, current: LogFile) -> bool:
+        """Whether the batch is of those that room is kept for, and has no better place."""
+        if batch.is_empty or (not batch.appenders and not self.files.free):
+            return current.has_reserve(batch.disk_bytes, is_empty=batch.is_empty)
+        return False
 
     async def _next_file(self) -> LogFile:
         """Go on in a free file, waiting for one as long as copying makes any."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 LOG_DIRECTORY: Final = "log"
 BYTES_PER_ENTRY_MIN: Final = 512
 """A file takes at most one entry for so many of its bytes, which bounds the memory for bytes not copied yet."""
+FILE_RESERVE_BYTES: Final = BLOCK_BYTES + (128 << 10)
+"""What appends leave free in a file: a block for an empty batch at its end, and room for claims, seals and deletes when
+the disk is full and there is no other file. Without them nobody could take over, or make room."""
 
 
 def is_log_file(name: str) -> bool:
@@ -49,12 +52,17 @@ class LogFile:
     """A write failed: what counts is kept until it is copied, but the file is never used again."""
 
     def has_room(self, batch_bytes: int) -> bool:
-        """Whether a batch may go here; an empty one finds room behind it in any case."""
+        """Whether a batch may go here and leaves room for others that must find some (see `FILE_RESERVE_BYTES`)."""
         return (
-            self.used + batch_bytes + BLOCK_BYTES <= self.file_bytes
+            self.used + batch_bytes + FILE_RESERVE_BYTES <= self.file_bytes
             and self.entries < self.file_bytes // BYTES_PER_ENTRY_MIN
             and not self.ended
         )
+
+    def has_reserve(self, batch_bytes: int, *, is_empty: bool) -> bool:
+        """Whether a batch of rows only, or an empty one, may take what was kept for it."""
+        kept = 0 if is_empty else BLOCK_BYTES
+        return self.used + batch_bytes + kept <= self.file_bytes and not self.ended
 
 
 class LogFiles:
@@ -159,6 +167,15 @@ class LogFiles:
             self.full.append(previous)
         self.current = log
         return log
+
+    def go_on_in_newest(self) -> None:
+        """After a start without a free file: add to the newest one, whose last batch was written again.
+
+        What a crash tore behind it is no matter: the first batch that is written now takes the place of its header.
+        """
+        if self.full and self.full[-1].nonce:
+            self.current = self.full.pop()
+            self.current.ended = False
 
     def retire(self, log: LogFile) -> None:
         """A full file's bytes are all in their objects' files, and the catalog says so: it may be written over."""

@@ -100,6 +100,7 @@ class LogScan:
     torn: ScannedBatch | None = None
     damage: list[int] = dataclasses.field(default_factory=list)
     last: ScannedBatch | None = None
+    entries: int = 0
 
 
 class _BatchHeader(NamedTuple):
@@ -243,6 +244,7 @@ def scan_log(
                 scan.end, number = found or end or behind, None
                 continue
         scan.end, scan.last = batch.end, batch
+        scan.entries += len(batch.entries)
         number = batch.number + 1
         yield batch
 

@@ -105,7 +105,7 @@ class ObjectStore:
         return store
 
     async def _begin(self) -> None:
-        """Open a new generation of the log. Without a free file for it: copy one, now or when there is room."""
+        """Open a new generation of the log. Without a free file for it: copy one; on a full disk, go on in the newest."""
         if not self._files.free:
             try:
                 await self._copier.copy(self.settings.copy_bytes_max)
@@ -113,6 +113,8 @@ class ObjectStore:
                 self._note_stuck(error)
         if self._files.free:
             await self.log.begin()
+        else:
+            self._files.go_on_in_newest()
         await self._look_for_space()
 
     async def run(self) -> None:

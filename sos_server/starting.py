@@ -205,6 +205,7 @@ async def _replay(log: LogFile, generation: Generation, replay: Replay) -> None:
     await trio.lowlevel.checkpoint()
     log.generation, log.nonce = generation.header.generation, generation.header.nonce
     log.used, log.ended = scan.end, True
+    log.batches, log.entries = scan.last.number + 1 if scan.last is not None else 0, scan.entries
     if generation.end is None:
         if scan.last is not None:
             await log.file.write(scan.last.start, [content[scan.last.start : scan.last.end]])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sos_client.wire.limits import DATA_BYTES_MAX
 from sos_server.gathering import buffer_bytes
+from sos_server.log_files import FILE_RESERVE_BYTES
 from sos_server.log_format import BLOCK_BYTES
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class StoreSettings:
     """Start although a part of the log that was synced cannot be read; what it held is lost unless copied."""
 
     def __post_init__(self) -> None:
-        least = self.buffer_bytes + 2 * BLOCK_BYTES  # the file's header, and an empty batch
+        least = BLOCK_BYTES + self.buffer_bytes + FILE_RESERVE_BYTES
         if self.log_file_bytes_first < least:
             raise ValueError(f"a log file must have at least {least} bytes, for the largest batch")
         if not self.log_file_bytes_first <= self.log_file_bytes_max < 1 << 32:

@@ -9,6 +9,7 @@ import trio
 
 from sos_client.serving.event_log import EventLog
 from sos_client.wire.errors import DamagedError
+from sos_server.log_files import FILE_RESERVE_BYTES
 from sos_server.object_store import ObjectStore
 from sos_server.service import Service
 from sos_server.store_settings import StoreSettings
@@ -26,7 +27,7 @@ ROUND_SECONDS_MAX: Final = 0.01
 def store_settings() -> StoreSettings:
     """Everything as small as the store allows, so that a short run goes around its log many times."""
     sizes = StoreSettings(batch_bytes_max=BATCH_BYTES_MAX, append_bytes_max=PAYLOAD_BYTES_MAX)
-    file_bytes = sizes.buffer_bytes + (16 << 10)
+    file_bytes = sizes.buffer_bytes + FILE_RESERVE_BYTES + (16 << 10)
     return StoreSettings(
         batch_bytes_max=BATCH_BYTES_MAX,
         append_bytes_max=PAYLOAD_BYTES_MAX,

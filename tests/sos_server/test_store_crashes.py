@@ -162,7 +162,7 @@ async def fill(world: StoreWorld, store: ObjectStore) -> RefusedError:
                 known.sent += payload
             await appender.end()
             known.synced, known.maybe_sealed = appender.synced, True
-            await namespace.seal(name, size=known.synced, claim=None)
+            await namespace.seal(name, size=known.synced, claim=namespace.claim)
             known.sealed = True
         except RefusedError as refusal:
             return refusal
@@ -211,6 +211,54 @@ def test_a_full_disk_refuses_appends_and_nothing_else(seed: int) -> None:
             await world.check(store)
 
     run(main)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_disk_that_others_filled_is_claimed_read_and_cleaned(seed: int) -> None:
+    """Nothing can be copied any more, so the log fills up. Claims, seals and deletes find room in it all the same, after
+    restarts, too: without them nobody could take over, or make room."""
+
+    async def main() -> None:
+        world = StoreWorld(seed, capacity_bytes=24 << 20)
+        async with world.running() as store:
+            for number in range(8):
+                await world.append_for_a_while(store, "full", f"copied{number}", 40)
+            await store.copy_everything()
+            world.drive.capacity_bytes -= world.drive.free_bytes - seed * 4000
+            refusal = await fill(world, store)
+            assert refusal.code is ErrorCode.NO_SPACE
+            await check_full(world, store)
+        for restart in range(8):
+            async with world.running() as store:
+                await check_full(world, store)
+                if restart % 3 == seed % 3:
+                    await store.close()
+            if restart % 2:
+                world.drive.lose_power()
+        async with world.running() as store:
+            namespace = await store.namespace("full", create=False)
+            for info in namespace.list("", 1000):
+                if not info.sealed:
+                    await namespace.seal(info.name, size=info.size, claim=namespace.claim)
+                    world.objects["full", info.name].sealed = True
+                await namespace.delete(info.name, claim=namespace.claim)
+                world.objects["full", info.name].deleted = True
+            with trio.fail_after(5):
+                await appends_until_room(world, store)
+            await world.check(store)
+
+    run(main)
+
+
+async def check_full(world: StoreWorld, store: ObjectStore) -> None:
+    """All that a full server must still do is done; an append is refused, with the reason."""
+    await world.check(store)
+    namespace = await store.namespace("full", create=False)
+    claim = Claim(epoch=1 + (namespace.claim.epoch if namespace.claim else 0), holder=world.rng.randbytes(16))
+    await namespace.fence(claim)
+    world.claims["full"] = claim.epoch
+    with pytest.raises(RefusedError, match="NO_SPACE"):
+        await world.start(namespace, "more", Known())
 
 
 async def read_or_refuse(namespace: Namespace, name: str, known: Known) -> bool:
