@@ -1,6 +1,7 @@
 """Changing a file in place: append and truncate, for programs that keep logs of their own in a volume.
 
-Spark never does either, and the file protocol has neither: this is for whoever opens the journal in its own process.
+Spark's event log and what else is flushed before its end come by append. The file protocol has no truncate: that is for
+whoever opens the journal in its own process.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from journal import nodes, preconditions
-from journal.change import Append, Truncate
+from journal.change import Append, Chunk, Commit, Truncate
 from journal.errors import JournalCode, JournalError, refused
 from journal.volume import PUT_BYTES_MAX, FileStatus
 from sos_client.wire.checksum import crc32c
@@ -20,29 +21,76 @@ if TYPE_CHECKING:
     from journal.volume import Buffer, OperationId, PathClaim
 
 EXTENTS_MAX: Final = 10_000
-"""Each append is one, and is copied with all before it by the next: whoever wants more writes the file anew."""
+"""Each append is one, copied with all before it by the next: a file that has so many is joined first."""
 
 
 class _ChangedMeanwhileError(Exception):
-    """The extent that is cut is another one by now."""
+    """What was looked at is another file by now."""
+
+
+class _InTooManyPiecesError(Exception):
+    """The file must be joined before something can be added."""
 
 
 async def append(
-    journal: Journal, path: str, data: Buffer, *, operation: OperationId | None, claim: PathClaim | None
+    journal: Journal,
+    path: str,
+    data: Buffer,
+    *,
+    size: int | None,
+    modified_ms: int | None,
+    operation: OperationId | None,
+    claim: PathClaim | None,
 ) -> FileStatus:
-    """Add bytes at the end of a file. NOT_FOUND, IS_DIRECTORY, FENCED, TOO_LARGE (at once, or pieces in all)."""
+    """Add bytes at the end of a file, of this size and time if they are given.
+
+    NOT_FOUND, IS_DIRECTORY, FENCED, CHANGED, TOO_LARGE (at once, or in all).
+    """
     if len(data) > PUT_BYTES_MAX:
         raise refused(JournalCode.TOO_LARGE, f"an append has at most {PUT_BYTES_MAX} bytes; make several")
 
     def check() -> Append:
-        file = preconditions.check_in_place(journal.pending, path, claim=claim)
+        file = preconditions.check_append(journal.pending, path, size=size, modified_ms=modified_ms, claim=claim)
         if len(file) >= EXTENTS_MAX * nodes.EXTENT_BYTES:
-            raise refused(
-                JournalCode.TOO_LARGE, f"{path} was appended to {EXTENTS_MAX} times: write it anew", path=path
-            )
+            if 2 * nodes.size_of(file) > EXTENTS_MAX * PUT_BYTES_MAX:
+                raise refused(JournalCode.TOO_LARGE, f"{path} is as large as appends can make it", path=path)
+            raise _InTooManyPiecesError
         return Append(path=path, size=nodes.size_of(file))
 
-    return cast("FileStatus", await journal.change(check, operation, data, answers=FileStatus))
+    while True:
+        try:
+            return cast("FileStatus", await journal.change(check, operation, data, answers=FileStatus))
+        except _InTooManyPiecesError:
+            await _join(journal, path)
+
+
+async def _join(journal: Journal, path: str) -> None:
+    """Write a file's content again in few pieces, in one change. Nothing if the file is another one meanwhile."""
+    file = nodes.find(journal.pending.tree.root, path)
+    if not isinstance(file, bytes):
+        return
+
+    def check() -> Commit:
+        if nodes.find(journal.pending.tree.root, path) != file:
+            raise _ChangedMeanwhileError
+        return Commit(upload=upload, path=path, size=nodes.size_of(file), modified_ms=nodes.modified_ms_of(file))
+
+    upload = journal.new_upload()
+    held, written = bytearray(), 0
+    try:
+        for extent in [*journal.pending.tree.extents(path), None]:
+            if extent is not None:
+                held += await journal.content.extent(extent)
+            while len(held) >= PUT_BYTES_MAX or (held and extent is None):
+                await journal.wait_room()
+                journal.write(Chunk(upload=upload, offset=written), bytes(held[:PUT_BYTES_MAX]))
+                written += len(held[:PUT_BYTES_MAX])
+                del held[:PUT_BYTES_MAX]
+        await journal.change(check, None, answers=FileStatus)
+    except _ChangedMeanwhileError:
+        return
+    finally:
+        journal.abandon(upload)
 
 
 async def truncate(

@@ -15,15 +15,13 @@ from contextlib import asynccontextmanager
 from types import NoneType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from journal import in_place, preconditions
+from journal import in_place, preconditions, streamed_write
 from journal.announcing import announce
 from journal.background import background
 from journal.change import (
     Abandon,
     Change,
-    Chunk,
     Claim,
-    Commit,
     Delete,
     MakeDirectory,
     Mark,
@@ -46,7 +44,6 @@ from journal.replica_progress import ReplicaProgress, Standing
 from journal.replica_set import ReplicaSet
 from journal.settings import JournalSettings, Surroundings
 from journal.statistics import MemberStatistics, VolumeStatistics
-from journal.streamed_write import JournalWrite
 from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId
 
 if TYPE_CHECKING:
@@ -61,6 +58,7 @@ if TYPE_CHECKING:
     from journal.operation_window import Answer
     from journal.record import RecordHeader
     from journal.segment import SegmentHeader
+    from journal.streamed_write import JournalWrite
     from journal.volume import Buffer, ClaimPage, MarkValue, Page, PathClaim, VolumeDescription
 
 AnswerT = TypeVar("AnswerT", bound="Answer")
@@ -185,25 +183,24 @@ class Journal:
         claim: PathClaim | None = None,
         modified_ms: int | None = None,
     ) -> JournalWrite:
-        check_path(path)
-        self._uploads += 1
-
-        def check(size: int) -> Commit:
-            preconditions.check_write(self.pending, path, overwrite=overwrite, claim=claim)
-            return Commit(upload=upload, path=path, size=size, modified_ms=modified_ms)
-
-        async def put(payload: Buffer) -> FileStatus:
-            return await self.put(
-                path, payload, overwrite=overwrite, operation=operation, claim=claim, modified_ms=modified_ms
-            )
-
-        upload = self._uploads
-        return JournalWrite(self, upload, operation=operation, check=check, put=put)
+        return streamed_write.open_write(
+            self, path, overwrite=overwrite, operation=operation, claim=claim, modified_ms=modified_ms
+        )
 
     async def append(
-        self, path: str, data: Buffer, *, operation: OperationId | None = None, claim: PathClaim | None = None
+        self,
+        path: str,
+        data: Buffer,
+        *,
+        size: int | None = None,
+        modified_ms: int | None = None,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
     ) -> FileStatus:
-        return await in_place.append(self, path, data, operation=operation, claim=claim)
+        """As the volume's; `size` and `modified_ms` None: whatever the file is now."""
+        return await in_place.append(
+            self, path, data, size=size, modified_ms=modified_ms, operation=operation, claim=claim
+        )
 
     async def truncate(
         self, path: str, size: int, *, operation: OperationId | None = None, claim: PathClaim | None = None
@@ -402,9 +399,10 @@ class Journal:
 
     # ---- for a streamed write
 
-    def write_chunk(self, upload: int, offset: int, data: Buffer) -> None:
-        """A piece of a large file."""
-        self.write(Chunk(upload=upload, offset=offset), data)
+    def new_upload(self) -> int:
+        """The number of another file that comes in pieces."""
+        self._uploads += 1
+        return self._uploads
 
     def abandon(self, upload: int) -> None:
         """The pieces of a file that will not be."""

@@ -7,15 +7,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from journal import preconditions
+from journal.change import Chunk, Commit
 from journal.errors import JournalCode, refused
+from journal.paths import check_path
 from journal.volume import PUT_BYTES_MAX, FileStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from journal.change import Commit
     from journal.journal import Journal
-    from journal.volume import Buffer, OperationId
+    from journal.volume import Buffer, OperationId, PathClaim
+
+
+def open_write(
+    journal: Journal,
+    path: str,
+    *,
+    overwrite: bool,
+    operation: OperationId | None,
+    claim: PathClaim | None,
+    modified_ms: int | None,
+) -> JournalWrite:
+    """Start a large file. BAD_PATH; all else is decided at commit."""
+    check_path(path)
+
+    def check(size: int) -> Commit:
+        preconditions.check_write(journal.pending, path, overwrite=overwrite, claim=claim)
+        return Commit(upload=upload, path=path, size=size, modified_ms=modified_ms)
+
+    async def put(payload: Buffer) -> FileStatus:
+        return await journal.put(
+            path, payload, overwrite=overwrite, operation=operation, claim=claim, modified_ms=modified_ms
+        )
+
+    upload = journal.new_upload()
+    return JournalWrite(journal, upload, operation=operation, check=check, put=put)
 
 
 class JournalWrite:
@@ -74,5 +101,5 @@ class JournalWrite:
 
     async def _chunk(self, piece: bytes) -> None:
         await self._journal.wait_room()
-        self._journal.write_chunk(self._upload, self._written, piece)
+        self._journal.write(Chunk(upload=self._upload, offset=self._written), piece)
         self._written += len(piece)

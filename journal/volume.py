@@ -135,6 +135,22 @@ class Volume(Protocol):
     ) -> StreamedWrite:
         """Start a large file. Nothing is checked but the path's spelling: preconditions are decided at commit."""
 
+    async def append(
+        self,
+        path: str,
+        data: Buffer,
+        *,
+        size: int,
+        modified_ms: int,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+    ) -> FileStatus:
+        """Add bytes (≤ PUT_BYTES_MAX) at the end of the file that has this size and time; its new status.
+
+        CHANGED if it is another one, or longer, by now: of two writers the later one learns it. NOT_FOUND,
+        IS_DIRECTORY, FENCED, TOO_LARGE (also when appends have made the file as large as they can).
+        """
+
     def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
         """The file's bytes in pieces of at most READ_PIECE_BYTES_MAX, each verified. NOT_FOUND, IS_DIRECTORY, DAMAGED.
 

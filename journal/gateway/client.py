@@ -114,6 +114,25 @@ class RemoteVolume:
 
         return (await self._change(request, m.Status)).status
 
+    async def append(
+        self,
+        path: str,
+        data: Buffer,
+        *,
+        size: int,
+        modified_ms: int,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+    ) -> FileStatus:
+        if len(data) > PUT_BYTES_MAX:
+            raise refused(JournalCode.TOO_LARGE, f"{path}: {len(data)} bytes are too many for one append")
+
+        def request() -> m.Request:
+            stamp = self._stamp(operation, claim)
+            return m.Append(path=path, size=size, modified_ms=modified_ms, stamp=stamp, payload=data)
+
+        return (await self._change(request, m.Status)).status
+
     async def open_write(
         self,
         path: str,

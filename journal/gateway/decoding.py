@@ -85,12 +85,7 @@ class PutParts(NamedTuple):
 
 def put_parts(body: memoryview) -> PutParts:
     """As decode_request for PUT, without values in values: a third of the time."""
-    if len(body) < META_BYTES.size:
-        raise ProtocolError("a PUT that is cut short")
-    (meta_bytes,) = META_BYTES.unpack_from(body)
-    start = META_BYTES.size + meta_bytes
-    if meta_bytes > limits.META_BYTES_MAX or start > len(body):
-        raise ProtocolError(f"a PUT with {meta_bytes} bytes of meta, which is too many")
+    start = _meta_end(body)
     path, overwrite, crc, stamp, modified_ms = e.array(body[META_BYTES.size : start], 5)
     if type(path) is not str or type(overwrite) is not bool:
         raise ProtocolError("a PUT whose path or flag is none")
@@ -98,6 +93,31 @@ def put_parts(body: memoryview) -> PutParts:
     if modified_ms is not None:
         e.number(modified_ms)
     return PutParts(path, overwrite, operation, claim, epoch_seen, modified_ms, _verified(body[start:], crc), crc)
+
+
+def _meta_end(body: memoryview) -> int:
+    """Where the file's bytes begin in a PUT or APPEND."""
+    if len(body) < META_BYTES.size:
+        raise ProtocolError("a PUT or APPEND that is cut short")
+    (meta_bytes,) = META_BYTES.unpack_from(body)
+    end: int = META_BYTES.size + meta_bytes
+    if meta_bytes > limits.META_BYTES_MAX or end > len(body):
+        raise ProtocolError(f"a PUT or APPEND with {meta_bytes} bytes of meta, which is too many")
+    return end
+
+
+def _decode_append(body: memoryview) -> m.Append:
+    start = _meta_end(body)
+    path, size, modified_ms, crc, stamp = e.array(body[META_BYTES.size : start], 5)
+    if start == len(body):
+        raise ProtocolError("an APPEND of nothing")
+    return m.Append(
+        path=e.text(path),
+        size=e.number(size),
+        modified_ms=e.number(modified_ms),
+        stamp=e.stamp(stamp),
+        payload=_verified(body[start:], crc),
+    )
 
 
 def _decode_put(body: memoryview) -> m.Put:
@@ -322,6 +342,7 @@ _REQUESTS: Final[dict[int, Callable[[memoryview], m.Request]]] = {
     MessageType.DESCRIBE: _decode_describe,
     MessageType.CLAIMS: _decode_claims,
     MessageType.RELEASE: _decode_release,
+    MessageType.APPEND: _decode_append,
 }
 _ANSWERS: Final[dict[int, Callable[[memoryview], m.Answer]]] = {
     MessageType.WELCOME: _decode_welcome,

@@ -16,7 +16,7 @@ from sos_client.wire.msgpack_edge import pack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from journal.volume import FileStatus, PathClaim, VolumeDescription
+    from journal.volume import Buffer, FileStatus, PathClaim, VolumeDescription
 
 HELLO_HEAD: Final = Struct(f">HB{limits.TOKEN_BYTES}s")
 META_BYTES: Final = Struct(">I")
@@ -30,6 +30,8 @@ def encode(message: m.Message) -> bytes:
         return encode_status(message.epoch, message.status)
     if type(message) is m.Put:
         return _encode_put(message)
+    if type(message) is m.Append:
+        return _encode_append(message)
     if type(message) is m.Data:
         return _encode_data(message)
     if type(message) is m.Hello:
@@ -55,7 +57,19 @@ def _encode_put(put: m.Put) -> bytes:
     if len(payload) > limits.PIECE_BYTES_MAX:
         raise MisuseError(f"a PUT carries at most {limits.PIECE_BYTES_MAX} bytes, not {len(payload)}: stream the file")
     meta = pack([put.path, put.overwrite, crc32c(payload), _stamp_values(put.stamp), put.modified_ms])
-    header = frame_header(MessageType.PUT, META_BYTES.size + len(meta) + len(payload))
+    return _framed_with_payload(MessageType.PUT, meta, payload)
+
+
+def _encode_append(append: m.Append) -> bytes:
+    payload = append.payload
+    if not 0 < len(payload) <= limits.PIECE_BYTES_MAX:
+        raise MisuseError(f"an APPEND carries 1 to {limits.PIECE_BYTES_MAX} bytes, not {len(payload)}")
+    values = [append.path, append.size, append.modified_ms, crc32c(payload), _stamp_values(append.stamp)]
+    return _framed_with_payload(MessageType.APPEND, pack(values), payload)
+
+
+def _framed_with_payload(type_code: int, meta: bytes, payload: Buffer) -> bytes:
+    header = frame_header(type_code, META_BYTES.size + len(meta) + len(payload))
     return b"".join((header, META_BYTES.pack(len(meta)), meta, payload))
 
 

@@ -38,6 +38,7 @@ class MessageType(IntEnum):
     DESCRIBE = 0x33
     CLAIMS = 0x34
     RELEASE = 0x35
+    APPEND = 0x36
 
     WELCOME = 0xA1
     OPENED = 0xA2
@@ -85,6 +86,17 @@ class Put:
     stamp: Stamp
     payload: Buffer
     modified_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Adds to the file that has this size and time; both change with whatever somebody else does to it."""
+
+    path: str
+    size: int
+    modified_ms: int
+    stamp: Stamp
+    payload: Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +318,7 @@ Request = (
     Hello
     | Open
     | Put
+    | Append
     | WriteOpen
     | Data
     | WriteCommit

@@ -41,6 +41,18 @@ async def put(volume: Volume, request: m.Put) -> m.Status:
     return m.Status(epoch=volume.epoch, status=status)
 
 
+async def append(volume: Volume, request: m.Append) -> m.Status:
+    status = await volume.append(
+        request.path,
+        bytes(request.payload),
+        size=request.size,
+        modified_ms=request.modified_ms,
+        operation=request.stamp.operation,
+        claim=request.stamp.claim,
+    )
+    return m.Status(epoch=volume.epoch, status=status)
+
+
 async def stat(volume: Volume, request: m.Stat) -> m.Status:
     status = await volume.stat(request.path)
     return m.Status(epoch=volume.epoch, status=status)
@@ -130,6 +142,7 @@ async def release(volume: Volume, request: m.Release) -> m.Done:
 
 RUN: Final[dict[type, Run]] = {
     m.Put: put,
+    m.Append: append,
     m.Stat: stat,
     m.List: list_page,
     m.Mkdirs: mkdirs,
@@ -144,6 +157,7 @@ RUN: Final[dict[type, Run]] = {
 }
 RIGHTS: Final[dict[type, tuple[Right, ...]]] = {
     m.Put: (Right.APPEND,),
+    m.Append: (Right.APPEND,),
     m.WriteOpen: (Right.APPEND,),
     m.Read: (Right.READ,),
     m.Stat: (Right.READ,),

@@ -14,6 +14,7 @@ import trio
 
 from journal.errors import JournalCode, JournalError
 from journal.volume import PUT_BYTES_MAX, Page, Volume
+from tests.contracts.append_contract import AppendContract
 from tests.contracts.claim_contract import ClaimContract
 from tests.contracts.client_mistakes import MistakesContract
 from tests.contracts.volume_histories import NEW, ModelContract, content, operation
@@ -366,6 +367,13 @@ class OperationContract:
 
 
 class FileProtocolContract(
-    FileContract, StreamContract, DirectoryContract, OperationContract, ClaimContract, MistakesContract, ModelContract
+    FileContract,
+    StreamContract,
+    AppendContract,
+    DirectoryContract,
+    OperationContract,
+    ClaimContract,
+    MistakesContract,
+    ModelContract,
 ):
     """All of it."""

@@ -44,12 +44,13 @@ class ModelContract:
 
 
 _PATHS = ["a", "b", "a/x", "a/y", "b/x", "a/x/deep", "b/x/deep/er", ""]
+_KINDS = ["put", "put", "put", "stream", "delete", "rename", "mkdirs", "stat", "list", "read", "claim", "append"]
 _CLAIMS = [None, None, OLD, NEW]
 Change = tuple[str, tuple[object, ...]]
 
 
 def _random_change(chance: random.Random) -> Change:
-    kind = chance.choice(["put", "put", "put", "stream", "delete", "rename", "mkdirs", "stat", "list", "read", "claim"])
+    kind = chance.choice(_KINDS)
     path, other = chance.choice(_PATHS), chance.choice(_PATHS)
     claim = chance.choice(_CLAIMS)
     if kind == "claim" and chance.random() < 0.7:
@@ -79,6 +80,11 @@ async def _run(change: Change, volume: Volume) -> object:
             write = await volume.open_write(path, overwrite=sure, operation=op, claim=claim)
             await write.write(data)
             return (await write.commit()).size
+        case "append":
+            there = await volume.stat(path)
+            modified_ms = there.modified_ms + (0 if sure else 1)
+            data, size = data or b"x", there.size
+            return (await volume.append(path, data, size=size, modified_ms=modified_ms, operation=op, claim=claim)).size
         case "delete":
             return await volume.delete(path, recursive=sure, operation=op, claim=claim)
         case "rename":

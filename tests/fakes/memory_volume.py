@@ -101,9 +101,33 @@ class MemoryVolume:
         def run() -> FileStatus:
             return self._publish(path, bytes(payload), overwrite=overwrite, claim=claim, modified_ms=modified_ms)
 
-        status = await self._once(operation, run, answers=FileStatus)
-        assert isinstance(status, FileStatus)
-        return status
+        return await self.once(operation, run)
+
+    async def append(
+        self,
+        path: str,
+        data: Buffer,
+        *,
+        size: int,
+        modified_ms: int,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+    ) -> FileStatus:
+        if len(data) > PUT_BYTES_MAX:
+            raise _no(JournalCode.TOO_LARGE, "too large for one append")
+        _check_path(path)
+
+        def run() -> FileStatus:
+            self.claimed.check(path, claim)
+            entry = self._entry(path)
+            if entry.content is None:
+                raise _no(JournalCode.IS_DIRECTORY, f"{path or '/'} is a directory", path=path)
+            if (len(entry.content), entry.modified_ms) != (size, modified_ms):
+                raise _no(JournalCode.CHANGED, f"{path} is another one", path=path, modified_ms=entry.modified_ms)
+            self.tree[path] = Entry(content=entry.content + bytes(data), modified_ms=self._next_ms())
+            return self._status(path)
+
+        return await self.once(operation, run)
 
     def put_soon(
         self,
@@ -281,8 +305,10 @@ class MemoryVolume:
 
     # ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def once(self, operation: OperationId, run: Callable[[], Outcome]) -> Outcome:
-        return await self._once(operation, run, answers=FileStatus)
+    async def once(self, operation: OperationId, run: Callable[[], Outcome]) -> FileStatus:
+        status = await self._once(operation, run, answers=FileStatus)
+        assert isinstance(status, FileStatus)
+        return status
 
     async def _once(self, operation: OperationId, run: Callable[[], Outcome], *, answers: type = NoneType) -> Outcome:
         """Run the change now and remember what came of it, or give the first answer again."""
@@ -399,9 +425,7 @@ class MemoryWrite:
 
     async def commit(self) -> FileStatus:
         self.ended = True
-        status = await self.volume.once(self.operation, lambda: self.publish(b"".join(self.pieces)))
-        assert isinstance(status, FileStatus)
-        return status
+        return await self.volume.once(self.operation, lambda: self.publish(b"".join(self.pieces)))
 
     async def cancel(self) -> None:
         self.ended = True

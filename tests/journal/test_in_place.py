@@ -113,7 +113,61 @@ async def test_what_is_too_much_at_once_or_in_all(autojump_clock: MockClock, mon
             with pytest.raises(JournalError, match="at most"):
                 await journal.append("f", bytes(PUT_BYTES_MAX + 1))
             for _ in range(2):
+                await journal.append("f", bytes(PUT_BYTES_MAX))
+            with pytest.raises(JournalError, match="as large as") as caught:
                 await journal.append("f", b"1")
-            with pytest.raises(JournalError, match="write it anew"):
-                await journal.append("f", b"1")
-            assert (await journal.stat("f")).size == 3
+            assert caught.value.code is JournalCode.TOO_LARGE
+            assert (await journal.stat("f")).size == 1 + 2 * PUT_BYTES_MAX
+
+
+async def test_a_file_of_many_small_pieces_is_joined_and_goes_on(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_place, "EXTENTS_MAX", 5)
+    chance = random.Random(1)
+    settings = JournalSettings(segment_bytes_max=4000)
+    async with memory_cluster() as servers:
+        await create(servers)
+        expected = chance.randbytes(PUT_BYTES_MAX)
+        async with open_on(servers, settings=settings) as journal:
+            status = await journal.put("f", expected)
+            for number in range(40):
+                more = chance.randbytes(chance.randrange(1, 2000))
+                size, modified_ms = status.size, status.modified_ms
+                status = await journal.append(
+                    "f", more, size=size, modified_ms=modified_ms, operation=operation(number + 1)
+                )
+                expected += more
+                assert len(list(journal.acknowledged.tree.extents("f"))) <= 5
+                assert await content(journal, "f") == expected
+                again = operation(number + 1)
+                assert await journal.append("f", more, size=size, modified_ms=modified_ms, operation=again) == status
+            assert not journal.pending.uploads
+        async with open_on(servers) as journal:
+            assert await content(journal, "f") == expected
+
+
+async def test_a_file_that_changes_while_it_is_joined(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_place, "EXTENTS_MAX", 5)
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("f", b"0")
+            async with trio.open_nursery() as nursery:
+                for number in range(1, 40):
+                    nursery.start_soon(journal.append, "f", b"%d," % number)
+            parts = (await content(journal, "f"))[1:-1].split(b",")
+            assert sorted(map(int, parts)) == list(range(1, 40))
+
+            async def append_to_what_goes() -> None:
+                with pytest.raises(JournalError, match="nothing at f"):
+                    await journal.append("f", b"end")
+
+            while len(list(journal.pending.tree.extents("f"))) < 5:
+                await journal.append("f", b".")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(append_to_what_goes)
+                nursery.start_soon(journal.delete, "f")
+            assert not journal.pending.uploads

@@ -151,8 +151,15 @@ def test_unknown_request_is_none() -> None:
             stamp=m.Stamp(operation=OperationId(client=bytes(16), sequence=1), claim=None, epoch_seen=0),
             payload=bytes(limits.PIECE_BYTES_MAX + 1),
         ),
+        m.Append(
+            path="p",
+            size=0,
+            modified_ms=0,
+            stamp=m.Stamp(operation=OperationId(client=bytes(16), sequence=1), claim=None, epoch_seen=0),
+            payload=b"",
+        ),
     ],
-    ids=["token", "no data", "too much data", "too large a put"],
+    ids=["token", "no data", "too much data", "too large a put", "an append of nothing"],
 )
 def test_what_cannot_be_sent_is_the_callers_mistake(message: m.Message) -> None:
     with pytest.raises(MisuseError):
@@ -198,6 +205,14 @@ requests = st.one_of(
     ),
     st.builds(m.Open, volume=texts, epoch_seen=numbers),
     st.builds(m.Put, path=texts, overwrite=st.booleans(), stamp=stamps, payload=payloads),
+    st.builds(
+        m.Append,
+        path=texts,
+        size=numbers,
+        modified_ms=numbers,
+        stamp=stamps,
+        payload=st.binary(min_size=1, max_size=2000),
+    ),
     st.builds(m.WriteOpen, path=texts, overwrite=st.booleans(), stamp=stamps),
     st.builds(m.Data, offset=numbers, payload=st.binary(min_size=1, max_size=2000)),
     st.builds(m.WriteCommit, size=numbers),

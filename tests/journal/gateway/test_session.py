@@ -331,6 +331,10 @@ RIGHTS_NEEDED: list[tuple[set[Right], Callable[[Peer, PathClaim], m.Request]]] =
     ({Right.READ}, lambda _peer, _claim: m.Describe(epoch_seen=0)),
     ({Right.READ}, lambda _peer, _claim: m.Read(path="", offset=0, length=None, modified_ms=None, epoch_seen=0)),
     ({Right.APPEND}, lambda peer, claim: m.Put(path="a", overwrite=True, stamp=peer.stamp(claim), payload=b"")),
+    (
+        {Right.APPEND},
+        lambda peer, claim: m.Append(path="a", size=0, modified_ms=0, stamp=peer.stamp(claim), payload=b"x"),
+    ),
     ({Right.APPEND}, lambda peer, claim: m.Mkdirs(path="d", stamp=peer.stamp(claim))),
     ({Right.APPEND}, lambda peer, _claim: m.Mark(values=(), stamp=peer.stamp())),
     ({Right.APPEND}, lambda peer, _claim: m.Pin(name="fork", lsn=1, seconds=60, stamp=peer.stamp())),

@@ -19,6 +19,8 @@ final class Refusals {
         return switch (refusal.code()) {
             case NOT_FOUND, NOT_DIRECTORY -> caused(new FileNotFoundException(path + " does not exist"), refusal);
             case IS_DIRECTORY -> caused(new FileNotFoundException(path + " is a directory"), refusal);
+            case CHANGED -> caused(
+                    new IOException(path + " was replaced or appended to while it was read: open it again"), refusal);
             default -> always(refusal);
         };
     }
@@ -30,6 +32,8 @@ final class Refusals {
             case IS_DIRECTORY -> caused(new FileAlreadyExistsException(path + " is a directory"), refusal);
             case NOT_DIRECTORY -> caused(
                     new ParentNotDirectoryException("a parent of " + path + " is a file"), refusal);
+            case CHANGED -> caused(
+                    new IOException(path + " was appended to, or replaced, by somebody else since this writer did"), refusal);
             case NOT_EMPTY -> caused(new PathIsNotEmptyDirectoryException(path.toString()), refusal);
             default -> always(refusal);
         };

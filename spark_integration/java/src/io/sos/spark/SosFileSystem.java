@@ -9,6 +9,7 @@ import java.nio.file.Files;
 import java.util.Arrays;
 import java.util.EnumSet;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.CommonPathCapabilities;
 import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -22,8 +23,8 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * sos://VOLUME/path for Hadoop. Files appear whole at close() and are durable then; rename is one step; permissions, owners,
- * replication and append are not there. Opens no connection before it is used.
+ * sos://VOLUME/path for Hadoop. A file appears, durable, with all that was written before hflush(), hsync() or close(), the
+ * first of them; rename is one step; permissions, owners and replication are not there. Opens no connection before it is used.
  */
 public final class SosFileSystem extends FileSystem {
     private static final Path ROOT = new Path("/");
@@ -68,7 +69,7 @@ public final class SosFileSystem extends FileSystem {
             Progressable progress) throws IOException {
         Path file = resolve(path);
         failIfInTheWay(file, overwrite);
-        return new FSDataOutputStream(volume.create(file, overwrite), statistics);
+        return new FSDataOutputStream(volume.createGrowing(file, overwrite), statistics);
     }
 
     /** Hadoop's other ways to do this, its builder too, end here. */
@@ -81,8 +82,15 @@ public final class SosFileSystem extends FileSystem {
     }
 
     @Override
-    public FSDataOutputStream append(Path path, int bufferSize, Progressable progress) {
-        throw new UnsupportedOperationException("sos:// has no append: files appear whole");
+    public FSDataOutputStream append(Path path, int bufferSize, Progressable progress) throws IOException {
+        GrowingFile file = volume.appendTo(resolve(path));
+        return new FSDataOutputStream(file, statistics, file.size());
+    }
+
+    @Override
+    public boolean hasPathCapability(Path path, String capability) throws IOException {
+        resolve(path);
+        return capability.equalsIgnoreCase(CommonPathCapabilities.FS_APPEND) || super.hasPathCapability(path, capability);
     }
 
     /** False, as Hadoop's rename answers, when there is nothing to move, or something in the way. */

@@ -8,9 +8,11 @@ import io.sos.spark.gateway.RefusedException;
 import io.sos.spark.gateway.ServiceCode;
 import io.sos.spark.gateway.VolumeClient;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.URI;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
@@ -21,6 +23,8 @@ import org.apache.hadoop.fs.Path;
 final class SosVolume {
     /** Readers that split files by blocks should not split state and log files. */
     static final long BLOCK_BYTES = 128L * 1024 * 1024;
+
+    private static final int PIECE_BYTES = 1024 * 1024;
 
     private final String authority;
     private final Configuration configuration;
@@ -67,8 +71,36 @@ final class SosVolume {
         return new UncommittedFile(this, path, overwrite, content);
     }
 
-    void publish(Path path, Content content, boolean overwrite) throws IOException {
-        changing(path, () -> client.write(inside(path), content, overwrite, SparkApplication.current()));
+    FileEntry publish(Path path, Content content, boolean overwrite) throws IOException {
+        return changing(path, () -> client.write(inside(path), content, overwrite, SparkApplication.current()));
+    }
+
+    /** A file that can be flushed. Sends nothing before it is flushed or closed. */
+    GrowingFile createGrowing(Path path, boolean overwrite) {
+        return new GrowingFile(this, path, overwrite, null, SosSettings.bufferDirectory(configuration));
+    }
+
+    /** Goes on with a file that is there. */
+    GrowingFile appendTo(Path path) throws IOException {
+        FileEntry entry = changing(path, () -> client.stat(inside(path)));
+        if (entry.isDirectory()) {
+            throw new FileAlreadyExistsException(path + " is a directory");
+        }
+        return new GrowingFile(this, path, false, entry, SosSettings.bufferDirectory(configuration));
+    }
+
+    /** All of {@code content} goes to the end of the file that {@code before} describes. */
+    FileEntry append(Path path, FileEntry before, Content content) throws IOException {
+        FileEntry entry = before;
+        byte[] piece = new byte[(int) Math.min(content.size(), PIECE_BYTES)];
+        try (InputStream in = content.open()) {
+            for (int size; (size = in.readNBytes(piece, 0, piece.length)) > 0; ) {
+                FileEntry file = entry;
+                int length = size;
+                entry = changing(path, () -> client.append(file, piece, length, SparkApplication.current()));
+            }
+        }
+        return entry;
     }
 
     void mkdirs(Path path) throws IOException {

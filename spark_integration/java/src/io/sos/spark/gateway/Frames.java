@@ -26,10 +26,9 @@ final class Frames {
             out.write(hello.token() != null ? hello.token() : NO_TOKEN);
             out.write(meta);
         } else if (request instanceof Request.Put put) {
-            header(request, 4 + meta.length + put.payload().length, out);
-            out.writeInt(meta.length);
-            out.write(meta);
-            out.write(put.payload());
+            withPayload(request, meta, put.payload(), put.payload().length, out);
+        } else if (request instanceof Request.Append append) {
+            withPayload(request, meta, append.payload(), append.length(), out);
         } else if (request instanceof Request.Data data) {
             header(request, DATA_HEAD_BYTES + data.length(), out);
             out.writeLong(data.offset());
@@ -69,6 +68,14 @@ final class Frames {
         CRC32C crc = new CRC32C();
         crc.update(bytes);
         return crc.getValue();
+    }
+
+    private static void withPayload(Request request, byte[] meta, byte[] payload, int length, DataOutputStream out)
+            throws IOException {
+        header(request, 4 + meta.length + length, out);
+        out.writeInt(meta.length);
+        out.write(meta);
+        out.write(payload, 0, length);
     }
 
     private static void header(Request request, int bodyBytes, DataOutputStream out) throws IOException {

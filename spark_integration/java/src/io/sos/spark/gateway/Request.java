@@ -39,6 +39,19 @@ sealed interface Request {
         }
     }
 
+    /** Adds the first {@code length} bytes of {@code payload} to the file that has this size and time. */
+    record Append(String path, long size, long modifiedMillis, OperationStamp stamp, byte[] payload, int length)
+            implements Request {
+        public int type() {
+            return 0x36;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(5).text(path).number(size).number(modifiedMillis).number(Frames.crc32c(payload, length));
+            stamp.writeTo(out);
+        }
+    }
+
     record WriteOpen(String path, boolean overwrite, OperationStamp stamp) implements Request {
         public int type() {
             return 0x24;

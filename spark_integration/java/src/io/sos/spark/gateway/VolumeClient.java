@@ -121,6 +121,23 @@ public final class VolumeClient {
         });
     }
 
+    /**
+     * Adds the first {@code length} bytes (at most 1 MiB) to the file that {@code before} describes; they are durable and
+     * readable when this returns. CHANGED when somebody else appended to it, or replaced it. NOT_FOUND, FENCED.
+     */
+    public FileEntry append(FileEntry before, byte[] bytes, int length, PathClaim claim) throws IOException {
+        String path = before.path();
+        return change("append to " + path, path, claim, settings.deadlineMillis(), (connection, stamp) -> {
+            connection.send(
+                    new Request.Append(path, before.size(), before.modifiedMillis(), stamp, bytes, length));
+            FileEntry entry = entryOf(path, connection);
+            if (entry.isDirectory() || entry.size() != before.size() + length) {
+                throw new ProtocolException("answered the append to " + path + " with another file");
+            }
+            return entry;
+        });
+    }
+
     /** Fine if it exists. NOT_DIRECTORY, FENCED. */
     public void mkdirs(String path, PathClaim claim) throws IOException {
         change("mkdirs " + path, path, claim, stamp -> new Request.Mkdirs(path, stamp));

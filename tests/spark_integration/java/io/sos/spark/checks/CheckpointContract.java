@@ -87,6 +87,8 @@ public final class CheckpointContract {
             CancellableFSDataOutputStream stream = manager.createAtomic(file, false);
             stream.write(bytes("x"));
             stream.flush();
+            stream.hflush();
+            stream.hsync();
             is(!manager.exists(file));
             stream.close();
             is(manager.exists(file));

@@ -26,7 +26,7 @@ import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
 
-/** Hadoop's contract for file systems, as far as it applies to one whose files appear at close. Argument: the service. */
+/** Hadoop's contract for file systems, as far as it applies to one whose files appear when they are flushed or closed. Argument: the service. */
 public final class FileSystemContract {
     private static final Path ROOT = new Path("sos://payments/hadoop-" + System.nanoTime());
     private static Configuration configuration;
@@ -43,6 +43,8 @@ public final class FileSystemContract {
         context = FileContext.getFileContext(ROOT.toUri(), configuration);
         Checks checks = new Checks();
         creating(checks);
+        flushing(checks);
+        appending(checks);
         reading(checks);
         looking(checks);
         renaming(checks);
@@ -80,11 +82,6 @@ public final class FileSystemContract {
             is(system.createNewFile(file));
             is(!system.createNewFile(file));
         });
-        checks.check("append is refused", () -> {
-            Path file = fresh("file");
-            write(file, "x");
-            thrown(UnsupportedOperationException.class, () -> system.append(file));
-        });
         checks.check("create by the builder", () -> {
             Path file = fresh("built");
             try (FSDataOutputStream out = system.createFile(file).recursive().overwrite(true).build()) {
@@ -119,6 +116,154 @@ public final class FileSystemContract {
             equal(file, system.getFileStatus(file).getPath());
             equal(file, system.listStatus(file.getParent())[0].getPath());
             equal("x", read(file));
+        });
+    }
+
+    private static void flushing(Checks checks) {
+        checks.check("what was flushed is there for others, and what came after it is not", () -> {
+            FileSystem others = FileSystem.newInstance(ROOT.toUri(), configuration);
+            Path file = fresh("a/log");
+            FSDataOutputStream out = system.create(file);
+            out.writeBytes("one");
+            is(!others.exists(file));
+            out.hflush();
+            equal("one", read(others, file));
+            out.writeBytes(" two");
+            equal("one", read(others, file));
+            out.hsync();
+            out.hsync();
+            equal("one two", read(others, file));
+            equal(7L, others.getFileStatus(file).getLen());
+            equal(7L, out.getPos());
+            out.writeBytes(" three");
+            out.close();
+            out.close();
+            equal("one two three", read(others, file));
+            thrown(IOException.class, () -> out.write(1));
+            thrown(IOException.class, out::hflush);
+        });
+        checks.check("flushed before anything was written: an empty file; never flushed: nothing before close", () -> {
+            Path file = fresh("empty");
+            try (FSDataOutputStream out = system.create(file)) {
+                out.hflush();
+                equal(0L, system.getFileStatus(file).getLen());
+            }
+            Path other = fresh("unflushed");
+            try (FSDataOutputStream out = system.create(other)) {
+                out.write(new byte[3_000_000]);
+                out.flush();
+                is(!system.exists(other));
+            }
+            equal(3_000_000L, system.getFileStatus(other).getLen());
+        });
+        checks.check("large and many flushes", () -> {
+            byte[] content = new byte[5_000_000];
+            new java.util.Random(11).nextBytes(content);
+            Path file = fresh("large");
+            try (FSDataOutputStream out = system.create(file)) {
+                for (int[] part : new int[][] {{0, 10}, {10, 3_500_000}, {3_500_000, 4_999_999}}) {
+                    out.write(content, part[0], part[1] - part[0]);
+                    out.hflush();
+                    equal((long) part[1], system.getFileStatus(file).getLen());
+                }
+                out.write(content, 4_999_999, 1);
+            }
+            is(Arrays.equals(content, system.open(file).readAllBytes()));
+            StringBuilder expected = new StringBuilder();
+            Path many = fresh("many");
+            try (FSDataOutputStream out = system.create(many)) {
+                for (int i = 0; i < 200; i++) {
+                    out.writeBytes(i + ",");
+                    out.hflush();
+                    expected.append(i).append(',');
+                }
+            }
+            equal(expected.toString(), read(many));
+        });
+        checks.check("a file is replaced by the first flush, in one step", () -> {
+            Path file = fresh("file");
+            write(file, "old");
+            try (FSDataOutputStream out = system.create(file, true)) {
+                out.writeBytes("new");
+                equal("old", read(file));
+                out.hflush();
+                equal("new", read(file));
+            }
+            Path raced = fresh("raced");
+            FSDataOutputStream late = system.create(raced, false);
+            write(raced, "first");
+            thrown(FileAlreadyExistsException.class, late::hflush);
+            thrown(IOException.class, late::close);
+            equal("first", read(raced));
+        });
+        checks.check("capabilities say so", () -> {
+            try (FSDataOutputStream out = system.create(fresh("file"))) {
+                is(out.hasCapability("hflush") && out.hasCapability("HSYNC") && !out.hasCapability("other"));
+            }
+            is(system.hasPathCapability(fresh("file"), "fs.capability.paths.append"));
+            is(!system.hasPathCapability(fresh("file"), "fs.capability.paths.truncate"));
+        });
+    }
+
+    private static void appending(Checks checks) {
+        checks.check("append goes on with a file", () -> {
+            Path file = fresh("file");
+            write(file, "one");
+            try (FSDataOutputStream out = system.append(file)) {
+                equal(3L, out.getPos());
+                out.writeBytes(" two");
+                equal("one", read(file));
+                out.hflush();
+                equal("one two", read(file));
+                out.writeBytes(" three");
+            }
+            equal("one two three", read(file));
+            try (FSDataOutputStream out = system.appendFile(file).build()) {
+                is(out.hasCapability("hflush"));
+                out.writeBytes("!");
+            }
+            system.append(file).close();
+            equal("one two three!", read(file));
+            try (FSDataOutputStream out = context.create(file, EnumSet.of(CreateFlag.APPEND))) {
+                out.writeBytes("!");
+            }
+            equal("one two three!!", read(file));
+        });
+        checks.check("append to what is not there, and to a directory", () -> {
+            thrown(FileNotFoundException.class, () -> system.append(fresh("nothing")));
+            Path directory = fresh("directory");
+            system.mkdirs(directory);
+            thrown(FileAlreadyExistsException.class, () -> system.append(directory));
+        });
+        checks.check("of two writers one goes on, the other fails, and nothing is mixed", () -> {
+            Path file = fresh("file");
+            FSDataOutputStream lost = system.create(file);
+            lost.writeBytes("flushed ");
+            lost.hflush();
+            lost.writeBytes("not flushed");
+            try (FSDataOutputStream heir = system.append(file)) {
+                heir.writeBytes("by the heir");
+            }
+            String said = thrown(IOException.class, lost::hflush).getMessage();
+            is(said.contains("somebody else"));
+            thrown(IOException.class, lost::close);
+            equal("flushed by the heir", read(file));
+        });
+        checks.check("a file that was deleted or replaced under its writer", () -> {
+            Path file = fresh("file");
+            FSDataOutputStream out = system.create(file);
+            out.hflush();
+            system.delete(file, false);
+            out.writeBytes("x");
+            thrown(FileNotFoundException.class, out::hflush);
+            is(!system.exists(file));
+            FSDataOutputStream other = system.create(file);
+            other.writeBytes("mine");
+            other.hflush();
+            write(file, "hers".getBytes(StandardCharsets.UTF_8), true);
+            other.writeBytes("!");
+            thrown(IOException.class, other::close);
+            equal("hers", read(file));
         });
     }
 
@@ -403,6 +548,10 @@ public final class FileSystemContract {
     }
 
     private static String read(Path file) throws IOException {
+        return read(system, file);
+    }
+
+    private static String read(FileSystem system, Path file) throws IOException {
         try (FSDataInputStream in = system.open(file)) {
             return new String(in.readAllBytes(), StandardCharsets.UTF_8);
         }

@@ -69,6 +69,24 @@ public final class ClientChecks {
                 is(!client.delete(path, false, null));
             }
         });
+        checks.check("a lost answer to an append: it is there once", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient client = client(20, proxy.address());
+                String path = fresh();
+                FileEntry entry = client.write(path, content("0"), false, null);
+                proxy.cut();
+                proxy.mode = Mode.LOSE_ANSWERS;
+                for (int number = 1; number < 5; number++) {
+                    proxy.losses.set(2);
+                    entry = client.append(entry, new byte[] {(byte) ('0' + number)}, 1, null);
+                    is(proxy.losses.get() <= 0);
+                }
+                equal("01234", read(client, path));
+                FileEntry before = new FileEntry(path, false, 4, entry.modifiedMillis());
+                RefusedException e = thrown(RefusedException.class, () -> client.append(before, new byte[1], 1, null));
+                equal(ServiceCode.CHANGED, e.code());
+            }
+        });
         checks.check("a large file goes on after a cut in its middle, whole", () -> {
             byte[] bytes = new byte[5_000_000];
             new java.util.Random(3).nextBytes(bytes);
@@ -340,6 +358,10 @@ public final class ClientChecks {
             thrown(FencedException.class, () -> client.write(tree + "/x", content("1"), false, null));
             thrown(FencedException.class, () -> client.write(tree + "/x", content(new byte[2 << 20]), true, older));
             thrown(FencedException.class, () -> client.claim(tree, older));
+            FileEntry begun = client.stat(tree + "/offsets/0");
+            thrown(FencedException.class, () -> client.append(begun, new byte[1], 1, older));
+            thrown(FencedException.class, () -> client.append(begun, new byte[1], 1, null));
+            equal(2L, client.append(begun, new byte[1], 1, newer).size());
             client.write(tree + "/offsets/1", content("1"), false, newer);
             client.write(fresh(), content("1"), false, older);
         });

@@ -54,7 +54,8 @@ public final class VectorChecks {
 
     private static boolean isSkipped(JsonNode vector) {
         JsonNode time = vector.get("fields").get("modified_ms");
-        boolean keepsTime = !vector.get("message").asText().equals("Read") && time != null && !time.isNull();
+        boolean asksForTime = Set.of("Read", "Append").contains(vector.get("message").asText());
+        boolean keepsTime = !asksForTime && time != null && !time.isNull();
         boolean readsToTheEnd = vector.get("message").asText().equals("Read") && vector.get("fields").get("length").isNull();
         return keepsTime || readsToTheEnd || NOT_SPOKEN.contains(vector.get("message").asText());
     }
@@ -70,6 +71,13 @@ public final class VectorChecks {
             case "Hello" -> new Request.Hello(bytes(fields.get("token")), text(fields, "client"), bytes(fields.get("instance")));
             case "Open" -> new Request.Open(text(fields, "volume"), number(fields, "epoch_seen"));
             case "Put" -> new Request.Put(text(fields, "path"), flag(fields, "overwrite"), stamp(fields), bytes(fields.get("payload")));
+            case "Append" -> {
+                byte[] payload = bytes(fields.get("payload"));
+                byte[] buffer = java.util.Arrays.copyOf(payload, payload.length + 3);
+                yield new Request.Append(
+                        text(fields, "path"), number(fields, "size"), number(fields, "modified_ms"), stamp(fields),
+                        buffer, payload.length);
+            }
             case "WriteOpen" -> new Request.WriteOpen(text(fields, "path"), flag(fields, "overwrite"), stamp(fields));
             case "Data" -> {
                 byte[] payload = bytes(fields.get("payload"));

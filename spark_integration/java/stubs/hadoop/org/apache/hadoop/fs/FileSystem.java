@@ -58,6 +58,10 @@ public abstract class FileSystem extends Configured {
 
     public abstract FSDataOutputStream append(Path path, int bufferSize, Progressable progress) throws IOException;
 
+    public boolean hasPathCapability(Path path, String capability) throws IOException {
+        throw new AssertionError("a stub");
+    }
+
     public abstract boolean rename(Path source, Path target) throws IOException;
 
     protected void rename(Path source, Path target, Options.Rename... options) throws IOException {
