@@ -17,6 +17,7 @@ import click
 import trio
 
 from journal.disk import DiskLockedError, open_disk
+from sos_client.printable import printable
 from sos_client.serving.access import Right, append_token, new_token
 from sos_client.serving.settings import SettingsError
 from sos_client.standard_handles import occupy_standard_handles
@@ -168,7 +169,7 @@ def _progress(verified_bytes: int, all_bytes: int) -> None:
 
 def _as_json(report: CheckReport) -> str:
     identity = report.identity.hex() if report.identity else None
-    return json.dumps({**dataclasses.asdict(report), "identity": identity, "whole": report.is_whole})
+    return printable(json.dumps({**dataclasses.asdict(report), "identity": identity, "whole": report.is_whole}))
 
 
 def _as_text(report: CheckReport) -> str:
@@ -176,7 +177,7 @@ def _as_text(report: CheckReport) -> str:
     lines += [f"remark: {sentence}" for sentence in report.remarks]
     verdict = "all is well" if report.is_whole else f"{len(report.damage)} damaged"
     objects = f"{report.objects} objects in {report.namespaces} namespaces"
-    return "\n".join([*lines, f"{objects}, {report.verified_bytes} bytes verified: {verdict}"])
+    return "\n".join([*map(printable, lines), f"{objects}, {report.verified_bytes} bytes verified: {verdict}"])
 
 
 def _print(text: str) -> None:
@@ -213,5 +214,5 @@ def _leaves(errors: BaseExceptionGroup[Problem]) -> Iterator[Problem]:
 
 def _leave(lines: Sequence[str], code: ExitCode) -> NoReturn:
     for line in lines:
-        click.echo(f"sos-server: {line}", err=True)
+        click.echo(f"sos-server: {printable(line)}", err=True)
     sys.exit(code)

@@ -43,7 +43,6 @@ class Connections(Protocol):
 
     connections: int
     refused_connections: int
-    failed_connections: int
 
 
 class ServerMetrics(Collector):
@@ -63,11 +62,6 @@ class ServerMetrics(Collector):
         traffic, listener = self._traffic, self._connections
         yield GaugeMetricFamily("sos_connections", "Connections now.", listener.connections)
         yield CounterMetricFamily("sos_sessions", "Connections served since the start.", traffic.sessions)
-        yield CounterMetricFamily(
-            "sos_connections_failed",
-            "Connections that a mistake of this server ended; the log says which.",
-            listener.failed_connections,
-        )
         yield CounterMetricFamily(
             "sos_connections_refused", "Connections turned away by a limit.", listener.refused_connections
         )

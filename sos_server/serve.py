@@ -17,6 +17,7 @@ from sos_client.serving.listener import Accepted, Listener, ListenerLimits, allo
 from sos_client.serving.metrics_endpoint import serve_metrics
 from sos_client.serving.parent_pipe import check_pipe
 from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
+from sos_client.serving.serving_metrics import ServingMetrics
 from sos_client.serving.settings import SettingsError
 from sos_client.serving.tls import ServerTls
 from sos_client.wire.codec import encode
@@ -69,6 +70,7 @@ class RunningServer:
         )
         self.registry = CollectorRegistry()
         self.registry.register(ServerMetrics(store, self._service.traffic, self.listener))
+        self.registry.register(ServingMetrics("sos", self.listener, log))
 
     async def run(self) -> None:
         """Serve until ``stop`` has let the last connection go."""

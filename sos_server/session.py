@@ -201,7 +201,7 @@ class Session:
         try:
             self.grant = self.service.access.authenticate(token, now=self.service.wall_clock())
         except TokenRefusedError as error:
-            self.service.log.audit("AUTH refused", peer=self.peer, reason=str(error))
+            self.service.log.refused("AUTH refused", peer=self.peer, reason=str(error))
             raise RefusedError(ErrorCode.AUTH, str(error)) from error
 
     async def _answer(self, request: m.Message) -> None:
@@ -229,7 +229,8 @@ class Session:
     async def _part(self, reason: RefusedError) -> None:
         service = self.service
         service.traffic.refused(reason.code)
-        tell = service.log.debug if reason.code is ErrorCode.SHUTTING_DOWN else service.log.warning
+        told = reason.code is ErrorCode.AUTH and self.grant is None  # by its audit line
+        tell = service.log.debug if told or reason.code is ErrorCode.SHUTTING_DOWN else service.log.warning
         tell("connection ended", peer=self.peer, client=self.client, code=reason.code.name, reason=reason.message)
         with trio.move_on_after(FAREWELL_SECONDS_MAX):
             await self.outgoing.drained()

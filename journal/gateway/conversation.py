@@ -232,7 +232,7 @@ class Conversation:
 
     def _denied(self, volume: str, right: str) -> JournalError:
         shown = volume[:_NAME_SHOWN]
-        self._with.log.audit("denied", peer=self._peer, token=self._grant.name, volume=shown, right=right)
+        self._with.log.refused("denied", peer=self._peer, token=self._grant.name, volume=shown, right=right)
         return journal_error(
             JournalCode.DENIED,
             f"this token has no {right} right on volume {shown}",

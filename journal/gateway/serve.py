@@ -185,5 +185,8 @@ async def _serve_metrics(
     """Imports what only this needs, a tenth of a start."""
     from journal.gateway.exposition import registry_of
     from sos_client.serving.metrics_endpoint import serve_metrics
+    from sos_client.serving.serving_metrics import ServingMetrics
 
-    await serve_metrics(address, registry_of(service.metrics, service.keepers), log, task_status=task_status)
+    registry = registry_of(service.metrics, service.keepers)
+    registry.register(ServingMetrics("sos_journal", service.listener, log))
+    await serve_metrics(address, registry, log, task_status=task_status)

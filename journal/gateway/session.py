@@ -186,7 +186,7 @@ class Session:
         try:
             self.conversation.grant = self._with.access.authenticate(hello.token, now=self._with.wall_clock())
         except TokenRefusedError as error:
-            self._with.log.audit("token refused", peer=self._peer, reason=str(error))
+            self._with.log.refused("token refused", peer=self._peer, reason=str(error))
             return journal_error(JournalCode.AUTH, str(error))
         return None
 

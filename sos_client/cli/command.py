@@ -12,6 +12,7 @@ import click
 from sos_client.cli.bench import bench
 from sos_client.cli.reading import get, ls, ping, stat, tail
 from sos_client.cli.writing import append, fence, put, rm, seal
+from sos_client.printable import printable
 from sos_client.standard_handles import occupy_standard_handles
 from sos_client.wire.errors import ExitCode, SosError, exit_code_for
 
@@ -100,12 +101,12 @@ def _tell(error: BaseException) -> int:
         case BrokenPipeError():
             return ExitCode.BROKEN_PIPE
         case SosError():
-            click.echo(f"sos: {error}", err=True)
+            click.echo(f"sos: {printable(str(error))}", err=True)
             return exit_code_for(error)
         case OSError():
             click.echo(f"sos: {error.strerror or error}", err=True)
             return ExitCode.UNEXPECTED
-    click.echo(f"sos: unexpected: {type(error).__name__}: {error}", err=True)
+    click.echo(f"sos: unexpected: {type(error).__name__}: {printable(str(error))}", err=True)
     return ExitCode.UNEXPECTED
 
 

@@ -11,6 +11,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from sos_client.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -20,11 +22,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def report(values: Mapping[str, Any], *, as_json: bool, text: str, err: bool = False) -> None:
-    """Print the values as JSON, or the text (if it is not empty)."""
+    """Print the values as JSON, or the text (if it is not empty). What a server said passes `printable`."""
     if as_json:
-        click.echo(json.dumps(values), err=err)
+        click.echo(printable(json.dumps(values)), err=err)
     elif text:
-        click.echo(text, err=err)
+        click.echo("\n".join(map(printable, text.split("\n"))), err=err)
 
 
 def object_values(info: ObjectInfo) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from sos_client.serving.addresses import Address
 from sos_client.serving.containment import SharedStateError
-from sos_client.serving.event_log import WARNINGS_PER_SECOND_MAX, EventLog, Level
+from sos_client.serving.event_log import EventLog
 from sos_client.serving.listener import Accepted, Converse, Listener, ListenerLimits
 from sos_client.serving.metrics_endpoint import serve_metrics
 from sos_client.serving.pace import Pace, PaceLimits
@@ -294,27 +294,6 @@ def test_the_pace_asks_only_who_owes() -> None:
     assert not pace.too_slow(140, owing=True)
     assert not pace.too_slow(149, owing=True)
     assert pace.too_slow(150, owing=True)
-
-
-def test_log_lines_are_json_and_a_flood_is_counted() -> None:
-    lines: list[str] = []
-    now = 1_000_000_000.25
-    log = EventLog(least=Level.INFO, write=lines.append, clock=lambda: now)
-    log.debug("unseen")
-    log.audit("FENCE", holder=b"\x01\xff", epoch=3)
-    assert json.loads(lines.pop()) == {
-        "time": "2001-09-09T01:46:40.250Z",
-        "level": "audit",
-        "event": "FENCE",
-        "holder": "01ff",
-        "epoch": 3,
-    }
-    for _ in range(WARNINGS_PER_SECOND_MAX + 7):
-        log.warning("bad peer")
-    assert len(lines) == WARNINGS_PER_SECOND_MAX
-    now += 1
-    log.warning("bad peer")
-    assert json.loads(lines[-2])["count"] == 7
 
 
 async def test_scrapes() -> None:

@@ -121,7 +121,7 @@ def test_a_seal_that_failed_does_not_open_the_object_to_appends_that_another_sea
 
 def test_a_log_of_which_no_file_can_be_written_is_told_and_counted() -> None:
     class NoConnections:
-        connections = refused_connections = failed_connections = 0
+        connections = refused_connections = 0
 
     async def main() -> None:
         world = StoreWorld(1, faults=DiskFaults())
