@@ -51,6 +51,7 @@ class Housekeeping:
         self._proposed = 0, 0  # how far the next header may trim, and the moment whose image that rests on
         self._boundaries: dict[int, Boundary] = {}  # where images can be had from
         self._looked_back = False
+        self._looking_back = trio.Lock()
         self._last: SnapshotObject | None = None
         self._last_lsn = 0
         self._waiting: deque[Image] = deque(maxlen=_WAITING_MAX)
@@ -102,6 +103,7 @@ class Housekeeping:
             _LOG.error("the volume's clock is %.1f s ahead of this machine's: it waits for it", -behind_ms / 1000)
         while True:
             await trio.sleep(_LOOK_SECONDS)
+            await self._look_back_early()
             jump_ms = log.clock_jump_ms()
             if jump_ms:
                 _LOG.error(_JUMPED, jump_ms / 1000)
@@ -151,12 +153,23 @@ class Housekeeping:
 
     async def _look_back(self) -> None:
         """Once: what earlier owners have left."""
-        if not self._looked_back:
+        async with self._looking_back:
+            if self._looked_back:
+                return
             earlier, holding = await earlier_boundaries(self._journal)
             self._boundaries = earlier | self._boundaries
             for boundary in earlier.values():
                 self._journal.log.progress.keep(boundary.snapshot, holding[boundary.lsn])
             self._looked_back = True
+
+    async def _look_back_early(self) -> None:
+        """Without waiting for a roll: a member that was filled since is given what stands for older moments, too."""
+        if self._looked_back or not self._journal.log.progress.has_quorum():
+            return
+        try:
+            await self._look_back()
+        except (SosError, JournalError) as error:
+            _LOG.warning("what earlier owners have left could not be looked at: %s", error)
 
     async def _resolved(self, boundary: Boundary | None) -> Boundary | None:
         if boundary is None:

@@ -175,7 +175,7 @@ async def _newcomer(links: MemberLinks, address: str, reader: VolumeReader, prog
                 size = sizes.get(link.segment, (0, False))[0]
                 await filling.segment(link, size=size, end=link.end, copies=reader.copies)
                 progress(link.end - link.start)
-        await _give_snapshot(filling, reader)
+        await _give_snapshots(filling, reader)
     except RefusedError as error:
         if error.code in (ErrorCode.AUTH, ErrorCode.DENIED):
             raise journal_error(JournalCode[error.code.name], f"{address}: {error.message}") from error
@@ -196,12 +196,12 @@ async def _is_of_another(copy: Copy, name: str, reader: VolumeReader) -> bool:
     return record is not None and decode_segment_header(record.meta).volume_id != reader.header.volume_id
 
 
-async def _give_snapshot(filling: Filling, reader: VolumeReader) -> None:
-    """The newest index snapshot, so that the takeover need not. What it needs, it gives: this one may be damaged."""
+async def _give_snapshots(filling: Filling, reader: VolumeReader) -> None:
+    """Those that stand for what was trimmed, and for moments since. What a takeover needs, it gives itself."""
     found = snapshots_on_chain(reader.chain.names, reader.chain.boundaries, lsn=reader.acknowledged_lsn)
-    for name in found[:1]:
+    for name in (str(one) for one in found if one.lsn >= reader.header.oldest):
         try:
-            data = await whole_snapshot(reader.copies, str(name))
+            data = await whole_snapshot(reader.copies, name)
         except DamagedJournalError:
             continue
-        await filling.snapshot(str(name), data)
+        await filling.snapshot(name, data)

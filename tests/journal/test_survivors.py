@@ -105,6 +105,7 @@ async def test_a_trimmed_volume_outlives_all_its_first_members(autojump_clock: M
                 await journal.put(path, data)
             await write_much(journal)
             assert journal.log.progress.trim > 0
+            kept = set(journal.log.progress.snapshots)
         assert await lost_without(servers, members, 1) == []
         for old in members * 2:
             leaving = members[0]
@@ -120,7 +121,9 @@ async def test_a_trimmed_volume_outlives_all_its_first_members(autojump_clock: M
                 await journal.put("small", b"s", overwrite=True)
                 await trio.sleep(60)
                 assert len(journal.log.progress.counting()) == 3
+                assert len(journal.log.progress.snapshots) == len(kept), "older moments can be read, too"
             assert await lost_without(servers, members, 1) == []
+            assert all(kept == snapshots_on(servers, name).keys() for name in members)
 
 
 def snapshots_on(servers: MemoryCluster, name: str) -> dict[str, bytes]:
