@@ -107,21 +107,21 @@ class Acknowledgement:
             message = f"whether the change was made is unknown, ask again with the same operation id: {why.message}"
             _fail(waiter, UnavailableError(JournalCode.OUTCOME_UNKNOWN, message, **why.fields))
 
-    async def keep_time(self) -> None:
-        """Fail those who have waited too long, until cancelled."""
+    async def keep_time(self, reason: Callable[[], str]) -> None:
+        """Fail those who have waited too long, until cancelled; `reason` says why members do not answer."""
         while True:
             await trio.sleep(self._wait_seconds / _LOOKS_PER_WAIT)
             self._looks += 1
             while self._waiters and self._looks - self._waiters[0].look > _LOOKS_PER_WAIT:
-                _fail(self._waiters.popleft(), outcome_unknown(self._wait_seconds))
+                _fail(self._waiters.popleft(), outcome_unknown(self._wait_seconds, reason()))
 
 
-def outcome_unknown(seconds: float) -> UnavailableError:
+def outcome_unknown(seconds: float, reason: str) -> UnavailableError:
     """The answer when a record is written but not acknowledged in time."""
     return UnavailableError(
         JournalCode.OUTCOME_UNKNOWN,
-        f"fewer members than needed have answered within {seconds:g} seconds; whether the change was made is unknown:"
-        " ask again with the same operation id",
+        f"fewer members than needed have answered within {seconds:g} seconds{f' ({reason})' if reason else ''}; "
+        "whether the change was made is unknown: ask again with the same operation id",
     )
 
 

@@ -130,7 +130,7 @@ def _configuration(members: list[Member], acknowledgements: int | None) -> Confi
 
 def _translated(error: RefusedError, address: str) -> SosError:
     match error.code:
-        case ErrorCode.AUTH | ErrorCode.DENIED:
+        case ErrorCode.AUTH | ErrorCode.DENIED | ErrorCode.NO_SPACE:
             return journal_error(JournalCode[error.code.name], f"{address}: {error.message}")
         case ErrorCode.BAD_NAME:
             return refused(JournalCode.BAD_REQUEST, f"{address}: {error.message}")

@@ -218,6 +218,8 @@ def _translated(error: RefusedError, label: str, volume: str) -> JournalError:
             return journal_error(JournalCode.AUTH, f"{label}: {error.message}")
         case ErrorCode.DENIED:
             return journal_error(JournalCode.DENIED, f"{label}: {error.message}")
+        case ErrorCode.NO_SPACE:
+            return journal_error(JournalCode.NO_SPACE, f"{label}: {error.message}")
         case ErrorCode.DAMAGED | ErrorCode.IO_ERROR:
             return damaged(f"{label}: {error.message}")
         case _:

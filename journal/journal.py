@@ -440,7 +440,7 @@ async def open_journal(
             opened = await take_over(links, servers, local, surroundings, accept_loss=accept_loss)
         journal = Journal(volume, opened, local, settings=settings, surroundings=surroundings)
         async with background() as nursery:
-            nursery.start_soon(journal.log.acknowledged.keep_time)
+            nursery.start_soon(journal.log.acknowledged.keep_time, journal.replicas.problems)
             nursery.start_soon(local.run, journal.log.tail, journal.log.tail.next_index, journal.log.grown)
             journal.replicas.start(nursery)
             journal.housekeeping.start(nursery)

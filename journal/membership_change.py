@@ -177,7 +177,7 @@ async def _newcomer(links: MemberLinks, address: str, reader: VolumeReader, prog
                 progress(link.end - link.start)
         await _give_snapshots(filling, reader)
     except RefusedError as error:
-        if error.code in (ErrorCode.AUTH, ErrorCode.DENIED):
+        if error.code in (ErrorCode.AUTH, ErrorCode.DENIED, ErrorCode.NO_SPACE):
             raise journal_error(JournalCode[error.code.name], f"{address}: {error.message}") from error
         raise UnavailableError(JournalCode.UNAVAILABLE, f"{address}: {error.message}") from error
     except JournalError:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("journal.replication")
 _DOUBT_SECONDS: Final = 10.0  # longer than a server's restart: then an owner that was fenced somewhere gives up waiting
 _LOOK_SECONDS: Final = 1.0
+_PROBLEMS_MAX: Final = 300  # characters, in an error's message
 _CONNECT_SECONDS: Final = 10.0  # a reader of what is not local waits so long for the first member after opening
 
 
@@ -89,6 +90,10 @@ class ReplicaSet:
         yield from sorted(
             (one for one in self.replicas.values() if one.client is not None), key=lambda one: not one.is_in_sync
         )
+
+    def problems(self) -> str:
+        """Why members do not follow, in words."""
+        return "; ".join(one.problem for one in self.replicas.values() if one.problem)[:_PROBLEMS_MAX]
 
     def status(self) -> list[MemberStatus]:
         """How far each member has come."""

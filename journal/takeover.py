@@ -33,7 +33,7 @@ from journal.membership import (
 )
 from journal.record import Epoch, Lsn
 from journal.recovery import Base, SegmentFacts, newest
-from journal.segment import SegmentName
+from journal.segment import EPOCH_MAX, SegmentName
 from journal.takeover_messages import (
     Answer,
     Ask,
@@ -42,6 +42,7 @@ from journal.takeover_messages import (
     Extend,
     Extended,
     Fence,
+    Full,
     Gone,
     Granted,
     NotAssembled,
@@ -94,6 +95,8 @@ class Takeover:
     silent: frozenset[Member] = _NOBODY
     gone: frozenset[Member] = _NOBODY
     refusing: frozenset[Member] = _NOBODY  # claimed by somebody newer
+    full: frozenset[Member] = _NOBODY
+    spent: frozenset[Member] = _NOBODY  # claimed with the last epoch that a header can have: no owner can claim them
     granted: frozenset[Member] = _NOBODY
     reads: frozenset[Told] = frozenset()  # what members told us after they granted: only this makes the chain
     end: Base | None = None
@@ -161,7 +164,7 @@ class Takeover:
     @property
     def _out(self) -> frozenset[Member]:
         """Of no use to this attempt any more."""
-        return self.silent | self.gone | self.refusing
+        return self.silent | self.gone | self.refusing | self.full | self.spent
 
     @property
     def _to_fence(self) -> frozenset[Member]:
@@ -231,6 +234,8 @@ def _note(state: Takeover, answer: Answer) -> Takeover:
             return replace(state, gone=state.gone | {member})
         case Silent(member=member):
             return replace(state, silent=state.silent | {member})
+        case Full(member=member):
+            return replace(state, full=state.full | {member})
         case Granted(member=member):
             return replace(state, granted=state.granted | {member})
         case Overtaken(member=member, epoch=epoch):
@@ -250,6 +255,10 @@ def _told(state: Takeover, told: Told) -> Takeover:
     if state.phase is not Phase.ASKING and is_newer(told, state.epoch):
         return replace(state, refusing=state.refusing | {told.member}, highest=max(state.highest, told.epoch))
     facts = state.facts | told.facts
+    if is_spent(told.epoch):
+        return replace(
+            state, facts=facts, known=state.known | members_named(told.facts), spent=state.spent | {told.member}
+        )
     return replace(
         state,
         facts=facts,
@@ -264,6 +273,11 @@ def _told(state: Takeover, told: Told) -> Takeover:
 def is_newer(told: Told, epoch: int) -> bool:
     """Whether a member that had granted us `epoch` has been claimed by somebody newer since."""
     return told.epoch > epoch
+
+
+def is_spent(epoch: int) -> bool:
+    """Whether nobody can have a higher epoch: somebody has claimed the member for ever, by mistake or malice."""
+    return epoch >= EPOCH_MAX
 
 
 def members_named(facts: Iterable[SegmentFacts]) -> frozenset[Member]:
@@ -310,7 +324,7 @@ def _change_allowed(state: Takeover) -> bool:
 
 
 def _after_fencing(state: Takeover) -> Takeover:
-    if not state.known <= state.answered | state.gone | state.silent:
+    if not state.known <= state.answered | state.gone | state.silent | state.spent:
         return _start_over(state)
     if state.requests():
         return state
@@ -385,8 +399,9 @@ def _stuck(state: Takeover) -> Takeover:
 
 def _refuse(state: Takeover, reason: Reason, *, lsn: int | None = None, detail: str = "") -> Takeover:
     everybody = frozenset(state.membership.members) if state.facts else state.known
-    missing = everybody - (state.answered - state.silent) - state.lost
-    refusal = Refusal(reason=reason, missing=missing, lost=state.lost, lsn=lsn, detail=detail)
+    full, spent = state.full & everybody, state.spent & everybody
+    missing = everybody - (state.answered - state.silent) - state.lost - spent
+    refusal = Refusal(reason=reason, missing=missing, lost=state.lost, full=full, spent=spent, lsn=lsn, detail=detail)
     return replace(state, phase=Phase.REFUSED, refusal=refusal)
 
 

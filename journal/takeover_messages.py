@@ -90,6 +90,13 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Full:
+    """The member answers, but has no room for what it was asked to store."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
     """The member is ours: it refuses every older claim from now on."""
 
@@ -134,7 +141,7 @@ class Written:
     end: Base
 
 
-Answer: TypeAlias = Told | Gone | Silent | Granted | Overtaken | Assembled | NotAssembled | Extended | Written
+Answer: TypeAlias = Told | Gone | Silent | Full | Granted | Overtaken | Assembled | NotAssembled | Extended | Written
 
 
 class Reason(Enum):
@@ -154,5 +161,7 @@ class Refusal:
     reason: Reason
     missing: frozenset[Member] = frozenset()
     lost: frozenset[Member] = frozenset()
+    full: frozenset[Member] = frozenset()
+    spent: frozenset[Member] = frozenset()  # claimed with the last epoch: they can be read, and never be claimed again
     lsn: int | None = None
     detail: str = ""

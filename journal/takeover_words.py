@@ -14,7 +14,7 @@ from journal.errors import (
     refused,
 )
 from journal.recovery import newest
-from journal.takeover_messages import Answer, Gone, Overtaken, Reason, Silent
+from journal.takeover_messages import Answer, Full, Gone, Overtaken, Reason, Silent
 from sos_client.wire.errors import ErrorCode, RefusedError
 
 if TYPE_CHECKING:
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from journal.takeover import Takeover
 
 _NEWER_CLAIM: Final = frozenset({ErrorCode.STALE_EPOCH, ErrorCode.FENCED})
+_FULL: Final = (
+    "make room on their disks, or lower `storage.reserve_bytes` there for as long as it takes to clean up; until then "
+    "the volume can be read with --servers"
+)
+_SPENT: Final = (
+    "somebody who may fence has claimed these with the last epoch that there is: they can be read, but never be "
+    "written again. If enough others are left, replace them; else restore the volume into another one"
+)
 
 
 def given_up(state: Takeover) -> str:
@@ -38,6 +46,8 @@ def meaning_of(member: Member, error: RefusedError) -> Answer:
         return Overtaken(member=member, epoch=epoch if isinstance(epoch, int) else 0)
     if error.code is ErrorCode.NOT_FOUND:
         return Gone(member=member)
+    if error.code is ErrorCode.NO_SPACE:
+        return Full(member=member)
     if error.code in (ErrorCode.AUTH, ErrorCode.DENIED):
         raise journal_error(JournalCode[error.code.name], f"{member}: {error.message}")
     return Silent(member=member)
@@ -47,12 +57,17 @@ def refusal_of(volume: str, state: Takeover) -> JournalError:
     """Why this process is not the owner, in words."""
     refusal = state.refusal
     assert refusal is not None
-    missing, lost = _names(refusal.missing), _names(refusal.lost)
+    missing, lost, full, spent = map(_names, (refusal.missing, refusal.lost, refusal.full, refusal.spent))
     match refusal.reason:
         case Reason.MISSING:
             what = f"too few members of volume {volume} answer"
-            parts = [f"not answering: {missing}"] * bool(missing) + [f"lost: {lost}"] * bool(lost)
-            message = f"{what} ({'; '.join(parts)})" if parts else what
+            found = [("not answering", missing), ("lost", lost), ("claimed for ever", spent), ("full", full)]
+            parts = "; ".join(f"{how}: {members}" for how, members in found if members)
+            message = f"{what} ({parts})" if parts else what
+            if spent:
+                message += f"; {_SPENT}"
+            if full:
+                return journal_error(JournalCode.NO_SPACE, f"{message}; {_FULL}", {"full": full})
             return UnavailableError(JournalCode.UNAVAILABLE, message, missing=missing, lost=lost)
         case Reason.OVERTAKEN:
             return SupersededError(

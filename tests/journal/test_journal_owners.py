@@ -212,6 +212,7 @@ async def test_without_a_quorum_the_outcome_is_unknown_and_later_the_truth(autoj
             with pytest.raises(JournalError) as caught:
                 await journal.put("b", b"2", operation=operation(1))
             assert caught.value.code is JournalCode.OUTCOME_UNKNOWN
+            assert "b:7400: connection refused" in caught.value.message
             assert 19 <= trio.current_time() - began <= 23
             with pytest.raises(JournalError):
                 await journal.stat("b")  # not acknowledged, not shown

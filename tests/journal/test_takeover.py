@@ -6,10 +6,11 @@ import dataclasses
 
 import pytest
 
+from journal.errors import JournalCode
 from journal.membership import Configuration, Member, Membership
 from journal.record import Epoch, Lsn
 from journal.recovery import Base, SegmentFacts
-from journal.segment import SegmentName
+from journal.segment import EPOCH_MAX, SegmentName
 from journal.takeover import Phase, Takeover
 from journal.takeover_messages import (
     Ask,
@@ -18,6 +19,7 @@ from journal.takeover_messages import (
     Extend,
     Extended,
     Fence,
+    Full,
     Gone,
     Granted,
     NotAssembled,
@@ -30,6 +32,8 @@ from journal.takeover_messages import (
     Write,
     Written,
 )
+from journal.takeover_words import meaning_of, refusal_of
+from sos_client.wire.errors import ErrorCode, RefusedError
 from tests.journal.test_membership import configuration, member
 
 A, B, C, D = (member(name) for name in "ABCD")
@@ -266,3 +270,37 @@ def test_with_accepted_loss_whoever_answers_goes_on() -> None:
     nobody = begin(A, B, accept_loss=True).receive(told(B, 0, birth(configuration("A")))).receive(Silent(member=A))
     assert nobody.refusal is not None
     assert nobody.refusal.reason is Reason.MISSING
+
+
+def test_members_without_room_are_not_called_silent() -> None:
+    state = assembling().receive(Assembled(end=END)).receive(Extended(member=A))
+    state = state.receive(Full(member=B)).receive(Full(member=C))
+    assert state.refusal is not None
+    assert state.refusal.full == {B, C}
+    assert not state.refusal.missing
+    error = refusal_of("payments", state)
+    assert error.code is JournalCode.NO_SPACE
+    assert "full: B:7400, C:7400" in error.message
+    assert "reserve_bytes" in error.message
+    assert meaning_of(A, RefusedError(ErrorCode.NO_SPACE, free=0)) == Full(member=A)
+
+
+def test_a_member_that_was_claimed_for_ever_takes_no_part_and_spoils_no_epoch() -> None:
+    state = begin(A, B, C)
+    for who, epoch in ((A, 1), (B, 2**63 - 1), (C, 3)):
+        state = state.receive(told(who, epoch))
+    assert state.phase is Phase.FENCING
+    assert state.epoch == 4
+    assert {request.member for request in state.requests() if isinstance(request, Fence)} == {A, C}
+
+
+def test_too_many_members_that_were_claimed_for_ever_are_named() -> None:
+    state = begin(A, B, C)
+    for who, epoch in ((A, 1), (B, 2**63 - 1), (C, EPOCH_MAX)):
+        state = state.receive(told(who, epoch))
+    assert state.refusal is not None
+    assert state.refusal.spent == {B, C}
+    error = refusal_of("payments", state)
+    assert error.code is JournalCode.UNAVAILABLE
+    assert "claimed for ever: B:7400, C:7400" in error.message
+    assert "never be written again" in error.message
