@@ -11,21 +11,12 @@ from journal.change import Rename, decode_change
 from journal.checkpoint_layout import LogFormatError, batch_of, parse_offsets
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import (
-    QUIET,
-    count_text,
-    duration_text,
-    note,
-    print_json,
-    print_table,
-    printable,
-    progress,
-    time_text,
-)
+from journal.cli.output import QUIET, count_text, duration_text, note, print_json, print_table, progress, time_text
 from journal.cli.running import run_async
 from journal.cli.views import open_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.record import Kind
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

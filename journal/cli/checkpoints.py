@@ -10,8 +10,9 @@ from journal.checkpoint_checks import Diagnosis, Severity, diagnose, wanted_cont
 from journal.checkpoint_layout import LOG_BYTES_MAX, arrange, find_checkpoints
 from journal.cli.exit_codes import ExitCode
 from journal.cli.locations import Location
-from journal.cli.output import BAD, DOUBTFUL, GOOD, printable
+from journal.cli.output import BAD, DOUBTFUL, GOOD
 from journal.plain_directory import PlannedFile
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.cli.views import View
@@ -56,7 +57,7 @@ def print_diagnosis(root: str, diagnosis: Diagnosis) -> None:
     word = "OK" if diagnosis.severity <= Severity.NOTE else diagnosis.severity.name
     name = click.style(printable(root) or "/", bold=True)
     click.echo(f"{name}: {click.style(word, fg=COLOUR_OF[diagnosis.severity])}")
-    click.echo(f"  query {diagnosis.query_id or 'without an id'}; {_progress(diagnosis)}")
+    click.echo(f"  query {printable(diagnosis.query_id or 'without an id')}; {_progress(diagnosis)}")
     for finding in diagnosis.findings:
         mark = click.style(finding.severity.name.lower(), fg=COLOUR_OF[finding.severity])
         click.echo(f"  {mark}: {printable(finding.what)}")

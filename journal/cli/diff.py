@@ -9,10 +9,11 @@ import click
 from journal.cli.exit_codes import ExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
-from journal.cli.output import BAD, DOUBTFUL, GOOD, print_json, print_table, printable, size_text
+from journal.cli.output import BAD, DOUBTFUL, GOOD, print_json, print_table, size_text
 from journal.cli.running import finish, run_async
 from journal.cli.views import image_of, open_log
 from journal.errors import JournalError
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.image import Image

@@ -13,7 +13,7 @@ from journal.birth import create_volume
 from journal.cli.importing import home_of, is_taken, note_moved
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, moment_of, split_addresses, style_options
-from journal.cli.output import print_json, printable, progress, size_text, tree_text
+from journal.cli.output import print_json, progress, size_text, tree_text
 from journal.cli.pins import pinned
 from journal.cli.running import run_async
 from journal.cli.views import LogView, image_of, log_access, open_log, open_service
@@ -23,6 +23,7 @@ from journal.moving_checkpoints import move_tree
 from journal.paths import SCRATCH_PREFIX
 from journal.settings import JournalSettings, Surroundings
 from journal.tree_writing import NewFile, write_tree
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,13 +10,14 @@ import click
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import count_text, note, print_json, printable, progress, size_text, tree_text
+from journal.cli.output import count_text, note, print_json, progress, size_text, tree_text
 from journal.cli.running import run_async
 from journal.cli.views import open_service
 from journal.errors import JournalCode, JournalError, refused
 from journal.moving_checkpoints import MovedTree, move_tree
 from journal.plain_directory import LocalFile, scan_directory
 from journal.tree_writing import NewFile, write_tree
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

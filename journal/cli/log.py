@@ -32,12 +32,13 @@ from journal.change import (
 )
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
-from journal.cli.output import print_json, printable, size_text, time_text
+from journal.cli.output import print_json, size_text, time_text
 from journal.cli.running import run_async
 from journal.cli.views import open_log
 from journal.paths import is_within
 from journal.record import Kind
 from journal.segment import SegmentHeader, decode_segment_header
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.reading import VolumeReader

@@ -8,9 +8,10 @@ import click
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
-from journal.cli.output import print_json, print_table, printable, size_text, time_text
+from journal.cli.output import print_json, print_table, size_text, time_text
 from journal.cli.running import run_async
 from journal.cli.views import open_view
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.volume import FileStatus

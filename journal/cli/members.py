@@ -8,11 +8,12 @@ import click
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, split_addresses, style_options
-from journal.cli.output import print_json, print_table, printable, progress
+from journal.cli.output import print_json, print_table, progress
 from journal.cli.running import run_async
 from journal.cli.views import log_access, open_log
 from journal.membership_change import Wish, change_members, find_member
 from journal.settings import Surroundings
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.segment import SegmentHeader
@@ -97,7 +98,8 @@ async def _plan(location: Location, wish: Wish, style: Style, access: Access) ->
     if style.json:
         print_json({"joining": wish.joining, "leaving": None if leaving is None else leaving.address})
     else:
-        click.echo(f"would change: joining {wish.joining or '-'}, leaving {leaving or '-'}")
+        old = "-" if leaving is None else f"{leaving.address} ({leaving.identity.hex()})"
+        click.echo(printable(f"would change: joining {wish.joining or '-'}, leaving {old}"))
 
 
 async def _carry_out(location: Location, wish: Wish, style: Style, access: Access) -> None:

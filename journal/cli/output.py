@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from sos_client.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -21,13 +23,6 @@ if TYPE_CHECKING:
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 GOOD, BAD, DOUBTFUL, QUIET = "green", "red", "yellow", "bright_black"
-
-
-def printable(text: str) -> str:
-    """The text with control characters, and what cannot be encoded, written out."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def size_text(size: int) -> str:
@@ -80,8 +75,8 @@ def duration_text(milliseconds: int | None) -> str:
 
 
 def print_json(value: object) -> None:
-    """One line of JSON. What stdout cannot encode is escaped by `run_command`."""
-    click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_json_default))
+    """One line of JSON, escaped: a person may look at it, too. `run_command` escapes what stdout cannot encode."""
+    click.echo(printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_json_default)))
 
 
 def _json_default(value: object) -> object:

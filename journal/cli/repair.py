@@ -9,7 +9,7 @@ import click
 from journal.cli.exit_codes import ExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import BAD, GOOD, print_json, printable, progress, size_text
+from journal.cli.output import BAD, GOOD, print_json, progress, size_text
 from journal.cli.running import finish, run_async
 from journal.cli.views import log_access, open_log
 from journal.errors import JournalCode, JournalError, refused
@@ -17,6 +17,7 @@ from journal.membership_change import accept_loss as accept_loss_of
 from journal.repairing import Repair, carry_out, plan_repairs
 from journal.settings import Surroundings
 from journal.verification import bytes_to_verify, verify_copy
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.reading import VolumeReader
@@ -95,7 +96,7 @@ async def _repair(location: Location, dry_run: bool, style: Style, access: Acces
                 print_json({"copy": one.copy.label, "object": one.object, "result": done, "what": words})
             else:
                 mark = click.style(done, fg=BAD if done == "failed" else GOOD)
-                click.echo(f"{mark}: {printable(one.copy.label)}: {one.object}: {printable(words)}")
+                click.echo(f"{mark}: {printable(one.copy.label)}: {printable(one.object)}: {printable(words)}")
     if not repairs and not style.json:
         click.echo(_LAST_SEGMENT if left else "every copy that answers is whole")
     finish(ExitCode.DAMAGED if failed or left else ExitCode.DONE)

@@ -11,7 +11,7 @@ import trio
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
-from journal.cli.output import count_text, note, print_json, printable, progress, size_text, time_text
+from journal.cli.output import count_text, note, print_json, progress, size_text, time_text
 from journal.cli.pins import pinned
 from journal.cli.running import run_async
 from journal.cli.views import View, open_view
@@ -19,6 +19,7 @@ from journal.errors import JournalCode, refused
 from journal.operator_metadata import checkpoint_of
 from journal.plain_directory import Plan, differing, has_content, plan_files, write_directory, write_files
 from journal.plain_tree import make_directories, open_plain_tree
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,8 @@ import click
 import trio
 
 from journal.cli.exit_codes import ExitCode, exit_code_of
-from journal.cli.output import BAD, printable
+from journal.cli.output import BAD
+from sos_client.printable import printable
 from sos_client.wire.errors import SosError
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def run_command(command: click.Command) -> NoReturn:
         command.main(prog_name="sos-journal", standalone_mode=False)
         code = ExitCode.DONE
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(file=shown)
+        click.echo("\n".join(map(printable, shown.getvalue().split("\n"))), nl=False, err=True)
         code = ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

@@ -7,9 +7,10 @@ import click
 from journal.cli.locations import Location, LocationType
 from journal.cli.ls import status_json
 from journal.cli.options import Access, Style, access_options, at_option, style_options
-from journal.cli.output import print_json, print_pairs, printable, size_text, time_text
+from journal.cli.output import print_json, print_pairs, size_text, time_text
 from journal.cli.running import run_async
 from journal.cli.views import LogView, open_view
+from sos_client.printable import printable
 
 
 @click.command()

@@ -21,7 +21,6 @@ from journal.cli.output import (
     print_json,
     print_pairs,
     print_table,
-    printable,
     size_text,
     time_text,
 )
@@ -32,6 +31,7 @@ from journal.errors import JournalError
 from journal.moments import Now
 from journal.promise import Verdict, judge
 from journal.surveying import lacking, survey
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.copies import Copy
@@ -184,7 +184,7 @@ def _print(
             ("retention", _retention(header, service)),
             ("oldest moment", f"LSN {reader.oldest_lsn}"),
             *[("accepted loss", printable(loss)) for loss in _losses(reader)],
-            *[(finding.verdict.name.lower(), finding.what) for finding in findings],
+            *[(finding.verdict.name.lower(), printable(finding.what)) for finding in findings],
         ]
     )
     click.echo()

@@ -12,7 +12,7 @@ from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_di
 from journal.cli.exit_codes import ExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, note, print_json, printable, progress, size_text
+from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, note, print_json, progress, size_text
 from journal.cli.running import finish, run_async
 from journal.cli.views import LogView, log_access, open_log, unread_members
 from journal.errors import JournalCode, JournalError
@@ -22,6 +22,7 @@ from journal.plain_tree import open_plain_tree
 from journal.promise import Verdict, judge
 from journal.surveying import survey
 from journal.verification import CopyReport, bytes_to_verify, verify_copy
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.reading import VolumeReader
@@ -74,7 +75,9 @@ async def _verify(location: Location, restore: bool, spark: bool, style: Style, 
             if style.json:
                 print_json({"volume": location.volume, "verdict": finding.verdict.name, "what": finding.what})
             else:
-                click.echo(f"{click.style(finding.verdict.name, fg=COLOUR_OF[finding.verdict])}: {finding.what}")
+                click.echo(
+                    f"{click.style(finding.verdict.name, fg=COLOUR_OF[finding.verdict])}: {printable(finding.what)}"
+                )
         if restore or spark:
             codes.append(await _contents(reader, location, style, restore=restore, spark=spark))
     finish(max(codes, key=_badness))
@@ -143,6 +146,6 @@ def print_report(report: CopyReport) -> None:
     behind = f", {size_text(report.behind_bytes)} behind" if report.behind_bytes else ""
     click.echo(f"{name}: {verdict}: {read}{behind}")
     for fault in report.faults:
-        click.echo(f"  {click.style('damage', fg=BAD)}: {fault.object}: {printable(fault.what)}")
+        click.echo(f"  {click.style('damage', fg=BAD)}: {printable(fault.object)}: {printable(fault.what)}")
     for remark in report.remarks:
-        click.echo(f"  note: {remark}")
+        click.echo(f"  note: {printable(remark)}")

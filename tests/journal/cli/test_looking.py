@@ -45,7 +45,7 @@ def test_ls_of_the_past_shows_the_past(saved: VolumeOnDisk, cli: Cli) -> None:
 def test_control_characters_do_not_reach_the_terminal(saved: VolumeOnDisk, cli: Cli) -> None:
     result = cli.here("ls", "sos://payments/q1")
     assert "\x1b" not in result.stdout
-    assert r"odd\x1b[31mname" in result.stdout
+    assert r"odd\u001b[31mname" in result.stdout
 
 
 def test_cat_gives_the_bytes(saved: VolumeOnDisk, cli: Cli) -> None:
