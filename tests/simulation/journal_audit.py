@@ -20,14 +20,18 @@ from journal.journal import open_journal
 from journal.reading import open_reader
 from journal.record import Lsn
 from tests.fakes.simulated_disk import DiskFaults
+from tests.histories.checker import check
+from tests.histories.log_bytes import read_log
 from tests.simulation.journal_actors import PATHS
 from tests.simulation.journal_archive import open_copies
+from tests.simulation.journal_calls import calls_of
 from tests.simulation.journal_model import LogModel, check_history
 from tests.simulation.journal_process import VOLUME, address_of, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from journal.copies import Copy
     from journal.journal import Journal
     from journal.membership import Configuration, Membership
     from journal.reading import VolumeReader
@@ -39,6 +43,7 @@ TAKEN_AWAY_MAX: Final = 3
 """Of all sets of members that may be lost, so many are drawn: for three members, all."""
 MOMENTS_MAX: Final = 4
 AUDITOR: Final = "auditor"
+AUDITED_PATH: Final = "auditor/was-here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +150,7 @@ class _Judgement:
         self.model = LogModel(stage.world)
 
     async def pass_(self) -> None:
-        await self.journal.put("auditor/was-here", b"new", overwrite=True)
+        await self.journal.put(AUDITED_PATH, b"new", overwrite=True)
         chance = random.Random(self.stage.chance.random())
         async with open_copies(self.world, self.trial.present, AUDITOR, chance) as copies:
             reader = await open_reader(VOLUME, copies)
@@ -155,6 +160,8 @@ class _Judgement:
                 await self._compare(path)
             for moment in self._moments(chance):
                 await self._compare_past(reader, moment)
+            if not self.trial.words and not self.stage.archive.end:
+                await self._ask_another_judge(copies)
         if not self.trial.words:
             self.world.counts["operations audited"] += len(self.stage.history.operations)
             self.world.counts["records audited"] += len(self.model.places)
@@ -171,6 +178,18 @@ class _Judgement:
             self.model.end == journal.acknowledged_lsn,
             f"{self.where}the members' records end at {self.model.end}, the owner says {journal.acknowledged_lsn}",
         )
+
+    async def _ask_another_judge(self, copies: list[Copy]) -> None:
+        """The independent checker sees what clients saw, and the bytes that members have."""
+        objects = []
+        for one in copies:
+            sizes = {name: stored.size for name, stored in (await one.list()).items() if name.endswith(".seg")}
+            objects.append({name: await one.read(name, 0, size) for name, size in sizes.items()})
+        records = read_log(objects, acknowledged=self.journal.acknowledged_lsn)
+        strangers = {one.client.hex() for one in records if one.meta and one.meta[0] == AUDITED_PATH}
+        findings = check(list(calls_of(self.stage.history)), records, strangers=strangers)
+        self.world.require(not findings, f"the other judge says: {'; '.join(findings[:3])}")
+        self.world.counts["judged twice"] += 1
 
     async def _compare(self, path: str) -> None:
         wanted = self.model.content_at(path, self.model.end)
