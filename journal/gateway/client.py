@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 4 * limits.PIECE_BYTES_MAX
 """What one READ of a larger file asks for: kept in memory, so that no connection waits for who consumes it."""
 
+PAUSE_SECONDS_MAX: Final = 0.5
+"""Between attempts: a service that was started again is found soon, and few clients ask one that is not there."""
+
 A = TypeVar("A", bound=m.Answer)
 
 
@@ -46,7 +49,7 @@ class ClientSettings:
     """
 
     seconds: float = limits.CLIENT_SECONDS
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(pause_seconds_max=PAUSE_SECONDS_MAX))
     chance: random.Random = field(default_factory=random.SystemRandom)
     on_trouble: Callable[[SosError], None] | None = None
 

@@ -36,6 +36,9 @@ _MESSAGE_SHOWN: Final = TEXT_BYTES_MAX // 4
 class Volumes(Protocol):
     """The volumes of this service."""
 
+    async def settle(self, name: str) -> None:
+        """Return when it is known who has the volume, or after a bounded time: `owned` may change meanwhile."""
+
     def owned(self, name: str) -> ServedVolume:
         """The volume, if this service owns it now. VOLUME_NOT_FOUND, NOT_OWNER (with who does), UNAVAILABLE."""
 
@@ -208,6 +211,7 @@ class Conversation:
         rights = self._rights_on(request.volume)
         if not rights:
             raise self._denied(request.volume, "any")
+        await self._with.volumes.settle(request.volume)
         volume = self._with.volumes.owned(request.volume)
         _check_epoch(volume, request.epoch_seen)
         self._volume, self._rights = request.volume, rights

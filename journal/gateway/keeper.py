@@ -24,10 +24,20 @@ if TYPE_CHECKING:
     from journal.statistics import VolumeStatistics
     from sos_client.serving.event_log import EventLog
 
-LOOK_UP_SECONDS: Final = 2.0
-"""How often a service that does not have a volume looks where it is."""
-SILENCE_SECONDS: Final = 10.0
-"""How long an owner must be silent before a standby takes its volume: longer than a restart takes."""
+LOOK_UP_SECONDS: Final = 0.5
+"""How often a service that does not have a volume looks where it is; at once when a client asks for it."""
+LOOK_UP_SECONDS_MIN: Final = 0.05
+"""However many clients ask."""
+GIVEN_BACK_SECONDS: Final = 0.2
+"""Standbys that see at the same moment that a volume was given back look once more within this time."""
+SILENCE_SECONDS: Final = 1.5
+"""How long an owner must be silent before a standby takes its volume. To be wrong costs a pause, as a restart does."""
+UNCLAIMED_SECONDS: Final = 10.0
+"""How long somebody's claim counts who has not written down where it serves: as long as a takeover may well last."""
+HOLD_SECONDS: Final = 2.0
+"""How long who opens the volume is kept waiting while it is about to have an owner: it would only ask again."""
+STEADY_SECONDS: Final = 600.0
+"""A standby that had the volume for so long has not taken turns with anybody."""
 SILENCE_SECONDS_MAX: Final = 320.0
 """Each time a standby has lost the volume again it waits twice as long, up to this: two that cannot see each other but
 both reach the servers would else take turns."""
@@ -72,6 +82,9 @@ class OwnerBoard(Protocol):
     async def look_up(self, volume: str) -> tuple[int, str | None]:
         """The highest epoch known, and the address of that owner if it is written down."""
 
+    async def give_back(self, volume: str, *, epoch: int, holder: bytes) -> None:
+        """Write down that whoever stands by may take it over at once. Best effort, within a bounded time."""
+
     async def is_alive(self, address: str) -> bool:
         """Whether a service answers there. Takes a bounded time."""
 
@@ -98,6 +111,8 @@ class VolumeKeeper:
         self._patience_seconds = SILENCE_SECONDS
         self._volume: OwnedVolume | None = None
         self._epoch = 0  # of our last ownership
+        self._asked = trio.Event()  # somebody wants to know who has the volume
+        self._known = trio.Event()  # somebody has it, and this service knows who; made anew each time
         self._absent: JournalError = journal_error(
             JournalCode.UNAVAILABLE, f"volume {name} is being taken over; ask again in a moment"
         )
@@ -107,6 +122,20 @@ class VolumeKeeper:
         if self._volume is None:
             raise self._absent
         return self._volume
+
+    async def settle(self) -> None:
+        """Return when it is known who has the volume, which `owned` then says, or after a bounded time."""
+        if self._volume is None and self.failure is None:
+            self._asked.set()
+            with trio.move_on_after(HOLD_SECONDS):
+                await self._known.wait()
+
+    async def give_back(self) -> None:
+        """This service ends: let a standby take the volume over at once."""
+        volume = self._volume
+        if volume is not None:
+            await self._board.give_back(self.name, epoch=volume.epoch, holder=volume.holder)
+            self._log.audit("volume given back", volume=self.name, epoch=volume.epoch)
 
     def statistics(self) -> VolumeStatistics | None:
         """For metrics; None while the volume is not ours."""
@@ -118,22 +147,25 @@ class VolumeKeeper:
         if self._standby:
             await self._wait_for_turn(0)
         while True:
-            epoch_before = self._epoch
+            epoch_before, began = self._epoch, trio.current_time()
             error = await self._keep()
             if self._epoch != epoch_before:  # the image that was, which refers to itself: do not wait for the collector
                 gc.unfreeze()
                 gc.collect()
             failures = failures + 1 if self._epoch == epoch_before else 1
-            if error.code is JournalCode.NOT_OWNER and self._epoch:
+            if error.code is JournalCode.NOT_OWNER and (self._epoch or self._standby):
                 self._log.error("volume lost to another owner", volume=self.name, reason=str(error))
                 known = error.fields.get("epoch")
                 await self._wait_for_turn(known if isinstance(known, int) else 0)
-                self._patience_seconds = min(2 * self._patience_seconds, SILENCE_SECONDS_MAX)
+                steady = trio.current_time() - began >= STEADY_SECONDS
+                self._patience_seconds = SILENCE_SECONDS if steady else 2 * self._patience_seconds
+                self._patience_seconds = min(self._patience_seconds, SILENCE_SECONDS_MAX)
             self._absent = _shown(error, self.name)
             if error.code in _LASTING:
                 self._log.error("volume cannot be served", volume=self.name, reason=str(error))
                 self.failure = error
                 self.settled.set()
+                self._tell()
                 return
             pause_seconds = _RETRY.pause_seconds(failures, random.random())
             self._log.warning("volume not available", volume=self.name, reason=str(error), retry=pause_seconds)
@@ -148,6 +180,7 @@ class VolumeKeeper:
                 seconds = round(trio.current_time() - began, 3)
                 self._log.audit("volume taken over", volume=self.name, epoch=volume.epoch, seconds=seconds)
                 self.settled.set()
+                self._tell()
                 return await self._lost(volume)
         except JournalError as error:
             return error
@@ -165,33 +198,49 @@ class VolumeKeeper:
     async def _publish(self, volume: OwnedVolume) -> None:
         await self._board.publish(self.name, epoch=volume.epoch, holder=volume.holder)
 
+    def _tell(self) -> None:
+        self._known.set()
+        self._known = trio.Event()
+
     async def _wait_for_turn(self, epoch: int) -> None:
         """Answer NOT_OWNER, with the owner's address if it is known, until this service may take the volume over.
 
-        That is: when whoever changed the members gives the volume back, and, for a standby, when the owner has been
-        silent for long enough. Owners must not take turns, so nothing else will do.
+        That is: when its owner gives it back; when nobody has written down that the newest claim came to anything; and,
+        for a standby, when the owner has been silent for long enough. Owners must not take turns: nothing else will do.
         """
         self._absent = _moved(self.name, epoch, None)
         self.settled.set()
         owner: str | None = None
-        heard = trio.current_time()
+        heard, given_back = trio.current_time(), False
         while True:
             found, where = await self._board.look_up(self.name)
             if found >= epoch:
-                if where == GIVEN_BACK:
+                if where == GIVEN_BACK and given_back:
                     return
-                owner = where if found > epoch else where or owner
-                epoch = found
+                given_back = where == GIVEN_BACK
+                if found > epoch:
+                    heard, owner = trio.current_time(), None
+                epoch, owner = found, where or owner
                 self._absent = _moved(self.name, epoch, owner)
-            if self._standby:
-                if owner == self._board.address:
-                    return  # ours, from before a restart
-                if not found or (owner and await self._board.is_alive(owner)):
-                    heard = trio.current_time()  # or no server answers: who is cut off is this service
-                elif trio.current_time() - heard >= self._patience_seconds:
-                    self._log.warning("the owner is silent", volume=self.name, owner=owner, epoch=epoch)
-                    return
-            await trio.sleep(LOOK_UP_SECONDS)
+            if self._standby and owner == self._board.address and not given_back:
+                return  # ours, from before a restart
+            if given_back:  # of several standbys one should be first: look again after a moment
+                await trio.sleep(random.random() * GIVEN_BACK_SECONDS)
+                continue
+            if not found or await self._is_served(owner):
+                heard = trio.current_time()  # or no server answers: who is cut off is this service
+                self._tell()
+            elif trio.current_time() - heard >= (self._patience_seconds if owner else UNCLAIMED_SECONDS):
+                self._log.warning("the owner is silent", volume=self.name, owner=owner, epoch=epoch)
+                return
+            await trio.sleep(LOOK_UP_SECONDS_MIN)
+            with trio.move_on_after(LOOK_UP_SECONDS):
+                await self._asked.wait()
+            self._asked = trio.Event()
+
+    async def _is_served(self, owner: str | None) -> bool:
+        """Whether there is an owner, as far as this service may doubt it: others' silence is the standbys' business."""
+        return bool(owner) and (not self._standby or await self._board.is_alive(str(owner)))
 
 
 class VolumeKeepers:
@@ -199,6 +248,10 @@ class VolumeKeepers:
 
     def __init__(self, keepers: Iterable[VolumeKeeper]) -> None:
         self._keepers = {keeper.name: keeper for keeper in keepers}
+
+    async def settle(self, name: str) -> None:
+        if name in self._keepers:
+            await self._keepers[name].settle()
 
     def owned(self, name: str) -> ServedVolume:
         keeper = self._keepers.get(name)

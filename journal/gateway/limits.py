@@ -32,10 +32,11 @@ INSTANCE_BYTES: Final = 16
 NUMBER_MAX: Final = 2**63 - 1
 """Java has no unsigned 64-bit numbers, so neither has this protocol."""
 
-WAITING_SECONDS: Final = 5.0
+WAITING_SECONDS: Final = 0.5
 """How often the service says that it still works on a request."""
-SILENCE_SECONDS_MAX: Final = 20.0
-"""A client that hears nothing for so long while it waits for an answer gives the connection up."""
+SILENCE_SECONDS_MAX: Final = 2.0
+"""A client that hears nothing for so long while it waits for an answer gives the connection up: it asks again elsewhere
+with the same operation id, which costs little if it was wrong."""
 FRAME_SECONDS_MAX: Final = 30.0
 """A frame that was begun must have come, and an answer must have left, after so long."""
 IDLE_SECONDS_MAX: Final = 600.0

@@ -1,7 +1,8 @@
 """At which address a volume's owner serves it: a small object beside the segments, on every SOS server.
 
 `service-EPOCH` holds the msgpack array [1, address], written under the owner's claim, so that only the owner of that
-epoch can have written it. It is a hint: recovery does not look at it, and losing it loses nothing.
+epoch can have written it. An owner that ends adds [1, ""]: the last array counts. It is a hint: recovery does not look
+at it, and losing it loses nothing.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
     from sos_client.stream import Dial
 
 GIVEN_BACK: Final = ""
-"""The address of an owner that was none: it changed something (the members) and wants the services to go on."""
+"""The address of an owner that is none any more, or never was (it changed the members): the services are to go on."""
 
 _PREFIX: Final = "service-"
 _VERSION: Final = 1
-_ALIVE_SECONDS: Final = 5.0
+_ALIVE_SECONDS: Final = 1.0
+_STRAGGLER_SECONDS: Final = 0.3  # how long most servers' answer waits for the others: a machine may be lost
+_GIVE_BACK_SECONDS: Final = 2.0
 _OLD_ONES_MAX: Final = 8
+_GIVEN_BACK_MARK: Final = pack([_VERSION, GIVEN_BACK])  # no address ends with these bytes
 _DEADLINES: Final = Deadlines(connect_seconds=3.0, answer_seconds=5.0, retry_seconds=5.0)
 
 
@@ -64,16 +68,28 @@ class ServerBoard:
         """The highest epoch on any server that answers, and that owner's address if one of them has it."""
         found: list[tuple[int, str | None]] = [(0, None)]
 
+        most = trio.Event()
+
         async def ask(server: str) -> None:
             try:
                 async with self._client(server) as client:
                     found.append(await _read(client, volume))
             except SosError as error:
                 self.log.debug("no owner's address", server=server, volume=volume, reason=str(error))
+            if 2 * (len(found) - 1) > len(self.servers):
+                most.set()
+
+        async def wait_no_longer(scope: trio.CancelScope) -> None:
+            await most.wait()
+            await trio.sleep(_STRAGGLER_SECONDS)
+            scope.cancel()
 
         async with trio.open_nursery() as nursery:
-            for server in self.servers:
-                nursery.start_soon(ask, server)
+            nursery.start_soon(wait_no_longer, nursery.cancel_scope)
+            async with trio.open_nursery() as asking:
+                for server in self.servers:
+                    asking.start_soon(ask, server)
+            nursery.cancel_scope.cancel()
         return max(found, key=lambda pair: (pair[0], pair[1] is not None))
 
     async def is_alive(self, address: str) -> bool:
@@ -88,6 +104,23 @@ class ServerBoard:
             except SosError:
                 return False
         return False
+
+    async def give_back(self, volume: str, *, epoch: int, holder: bytes) -> None:
+        """On each server that answers soon."""
+        with trio.move_on_after(_GIVE_BACK_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for server in self.servers:
+                    nursery.start_soon(self._give_back_on, server, volume, epoch, holder)
+
+    async def _give_back_on(self, server: str, volume: str, epoch: int, holder: bytes) -> None:
+        name = object_name(epoch)
+        try:
+            async with self._client(server) as client:
+                size = (await client.stat(volume, name)).size
+                async with client.append(volume, name, size=size, epoch=epoch, holder=holder) as stream:
+                    await stream.send(_GIVEN_BACK_MARK)
+        except SosError as error:
+            self.log.debug("not written down that it is given back", server=server, volume=volume, reason=str(error))
 
     async def _publish_on(self, server: str, volume: str, epoch: int, holder: bytes) -> None:
         name = object_name(epoch)
@@ -108,7 +141,8 @@ class ServerBoard:
 async def _read(client: SosClient, volume: str) -> tuple[int, str | None]:
     epoch = (await client.use(volume)).epoch
     try:
-        values = unpack(await client.get(volume, object_name(epoch)))
+        data = await client.get(volume, object_name(epoch))
+        values = unpack(data[-len(_GIVEN_BACK_MARK) :] if data.endswith(_GIVEN_BACK_MARK) else data)
     except SosError:
         return epoch, None
     match values:

@@ -115,9 +115,12 @@ class RunningService:
             nursery.cancel_scope.cancel()
 
     async def stop(self) -> None:
-        """Accept nothing more, answer what was asked, within a bounded time."""
+        """Accept nothing more, let standbys have the volumes, answer what was asked, within a bounded time."""
         self.listener.stop()
-        await self.gateway.stop()
+        async with trio.open_nursery() as nursery:
+            for keeper in self.keepers:
+                nursery.start_soon(keeper.give_back)
+            await self.gateway.stop()
 
     def reload(self) -> None:
         """Tokens and certificates again. What is not in order is reported, and stays as it was."""

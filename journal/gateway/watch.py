@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from journal.gateway.session import Session
 
-SWEEP_SECONDS: Final = 1.0
+SWEEP_SECONDS: Final = 0.25
 _NOTHING_MAY_HAPPEN_SECONDS: Final = {
     Phase.GREETING: limits.FRAME_SECONDS_MAX,
     Phase.RECEIVING: limits.FRAME_SECONDS_MAX,
@@ -38,7 +38,7 @@ class _Seen:
 
 
 class Watch:
-    """What was seen of each session. `sweep` is to be called about once a second."""
+    """What was seen of each session. `sweep` is to be called every SWEEP_SECONDS."""
 
     def __init__(self) -> None:
         self._seen: dict[Session, _Seen] = {}

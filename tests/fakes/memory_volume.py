@@ -440,10 +440,11 @@ class MemoryVolumes:
         self.here = {volume.name: volume for volume in volumes}
         self.elsewhere: dict[str, str | None] = {}
 
+    async def settle(self, _name: str) -> None: ...
+
     def owned(self, name: str) -> MemoryVolume:
         if name in self.elsewhere:
-            fields: dict[str, FieldValue] = {"volume": name, "address": self.elsewhere[name], "epoch": 0}
-            raise journal_error(JournalCode.NOT_OWNER, f"{name} is served elsewhere", fields)
+            raise _no(JournalCode.NOT_OWNER, "served elsewhere", volume=name, address=self.elsewhere[name], epoch=0)
         if name not in self.here:
             raise _no(JournalCode.VOLUME_NOT_FOUND, f"this service has no volume {name}", volume=name)
         return self.here[name]

@@ -119,9 +119,12 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(directory: Path, *, servers: int = 3, services: int = 1) -> AsyncIterator[Cluster]:
+async def running_cluster(
+    directory: Path, *, servers: int = 3, services: int = 1, flags: Sequence[str] = ()
+) -> AsyncIterator[Cluster]:
     """Servers with a new volume, the first service ready. All are killed at the end, stopped ones, too."""
     cluster = Cluster(directory, servers=servers, services=services)
+    cluster.service.flags += flags
     try:
         for server in cluster.servers:
             await trio.to_thread.run_sync(server.start)

@@ -48,6 +48,9 @@ class OneVolume:
     def __init__(self, volume: ServedVolume) -> None:
         self._volume = volume
 
+    async def settle(self, _name: str) -> None:
+        pass
+
     def owned(self, _name: str) -> ServedVolume:
         return self._volume
 

