@@ -5,8 +5,10 @@ The hot path counts in plain integers; they become metrics only when somebody sc
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
     from sos_client.wire.errors import ErrorCode
     from sos_server.object_store import ObjectStore
+
+
+NAMESPACES_SHOWN: Final = 500
+"""The largest: all 50,000 that somebody made held up the event loop for 0.7 s a scrape."""
 
 
 class Traffic:
@@ -106,7 +112,10 @@ class ServerMetrics(Collector):
     def _of_namespaces(self) -> Iterable[Metric]:
         stored = GaugeMetricFamily("sos_namespace_bytes", "Bytes of a namespace's objects.", labels=["namespace"])
         objects = GaugeMetricFamily("sos_namespace_objects", "Objects of a namespace.", labels=["namespace"])
-        for name, namespace in sorted(self._store.contents.namespaces.items()):
+        every = self._store.contents.namespaces
+        yield GaugeMetricFamily("sos_namespaces", "Namespaces there are.", len(every))
+        largest = heapq.nlargest(NAMESPACES_SHOWN, every.items(), key=lambda entry: entry[1].used_bytes)
+        for name, namespace in sorted(largest, key=itemgetter(0)):
             stored.add_metric([name], namespace.used_bytes)
             objects.add_metric([name], len(namespace.objects))
         yield stored

@@ -121,7 +121,9 @@ class RunningServer:
         self._store.use_settings(store_settings(settings))
 
     async def _converse(self, accepted: Accepted) -> None:
-        await self._service.converse(accepted.stream, peer=accepted.peer, transport=accepted.transport)
+        await self._service.converse(
+            accepted.stream, peer=accepted.peer, transport=accepted.transport, greeted=accepted.greeted
+        )
 
 
 async def serve(load_settings: Callable[[], Settings], exit_with_handle: int | None = None) -> None:

@@ -67,12 +67,19 @@ class Service:
                 for session in list(self.sessions):
                     self._check(session, now)
 
-    async def converse(self, stream: trio.abc.Stream, *, peer: str, transport: PlainStream | None = None) -> None:
-        """Serve one connection to its end. The caller closes the stream.
+    async def converse(
+        self,
+        stream: trio.abc.Stream,
+        *,
+        peer: str,
+        transport: PlainStream | None = None,
+        greeted: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Serve one connection to its end; ``greeted`` is called after a valid HELLO. The caller closes the stream.
 
         Raises what nobody foresaw: the end of this connection and, unless it is a SharedStateError, of no other.
         """
-        session = Session(self, stream, peer=peer, transport=transport)
+        session = Session(self, stream, peer=peer, transport=transport, greeted=greeted)
         self.sessions[session] = None
         self.traffic.sessions += 1
         if self._stopping:
@@ -110,7 +117,9 @@ class Service:
             if session.grant is not None:
                 grant = self.access.current(session.grant, now=now)
                 if grant is None:
-                    session.end(RefusedError(ErrorCode.AUTH, f"the token {session.grant.name!r} is not valid any more"))
+                    session.revoke(
+                        RefusedError(ErrorCode.AUTH, f"the token {session.grant.name!r} is not valid any more")
+                    )
                 else:
                     session.regrant(grant)
 

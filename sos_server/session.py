@@ -22,12 +22,16 @@ from sos_server.outgoing import Outgoing
 from sos_server.requests import ANSWERS, PeerLeftError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sos_server.namespace import Namespace
     from sos_server.reading import Reading
     from sos_server.service import Service
 
 FAREWELL_SECONDS_MAX: Final = 2.0
 """How long the last ERROR of a connection may take to go out."""
+REVOKED_SECONDS_MAX: Final = 2.0
+"""How long the piece that is being sent to somebody who may not read any more may take to go out."""
 
 _TLS_RECORD_START: Final = b"\x16\x03"
 
@@ -40,8 +44,15 @@ class Session:
     """
 
     def __init__(
-        self, service: Service, stream: trio.abc.Stream, *, peer: str, transport: PlainStream | None = None
+        self,
+        service: Service,
+        stream: trio.abc.Stream,
+        *,
+        peer: str,
+        transport: PlainStream | None = None,
+        greeted: Callable[[], None] = lambda: None,
     ) -> None:
+        """``greeted`` is called when the peer has shown a token that is valid."""
         self.service = service
         self.stream = stream
         self.peer = peer
@@ -53,6 +64,7 @@ class Session:
         self.namespace: Namespace | None = None
         self.mode: AppendMode | Reading | None = None
         self._transport = transport
+        self._greeted = greeted
         self._plain = stream if isinstance(stream, PlainStream) else None
         self._bytes_received = 0
         self._pace = Pace(service.pace_limits, self._bytes_moved)
@@ -107,7 +119,17 @@ class Session:
         right = Right.APPEND if isinstance(self.mode, AppendMode) else Right.READ
         if not grant.allows(right, self.namespace.name):
             where = f"{str(right)!r} right on namespace {self.namespace.name}"
-            self.end(RefusedError(ErrorCode.AUTH, f"the token {grant.name!r} has no {where} any more"))
+            self.revoke(RefusedError(ErrorCode.AUTH, f"the token {grant.name!r} has no {where} any more"))
+
+    def revoke(self, verdict: RefusedError) -> None:
+        """``end``, because the token does not allow it any more: who is slow to take bytes gets no more time."""
+        if self._verdict is None and self.mode is not None and not isinstance(self.mode, AppendMode):
+            self.service.nursery.start_soon(self._cut_soon, verdict)
+        self.end(verdict)
+
+    async def _cut_soon(self, verdict: RefusedError) -> None:
+        await trio.sleep(REVOKED_SECONDS_MAX)
+        self.cut(verdict)
 
     def cut(self, verdict: RefusedError) -> None:
         self._verdict = self._verdict or verdict
@@ -128,7 +150,7 @@ class Session:
         elif receiving and self.mode is None and now - self._waiting_since > idle_seconds:
             self.end(RefusedError(ErrorCode.TOO_SLOW, f"nothing was asked for {idle_seconds:g} seconds"))
         elif self.grant is not None and self.grant.expired(self.service.wall_clock()):
-            self.end(_expired(self.grant))
+            self.revoke(_expired(self.grant))
 
     async def send(self, answer: m.Answer) -> None:
         await self.outgoing.send(self.connection.send(answer))
@@ -203,6 +225,7 @@ class Session:
         except TokenRefusedError as error:
             self.service.log.refused("AUTH refused", peer=self.peer, reason=str(error))
             raise RefusedError(ErrorCode.AUTH, str(error)) from error
+        self._greeted()
 
     async def _answer(self, request: m.Message) -> None:
         try:

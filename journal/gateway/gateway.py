@@ -17,6 +17,8 @@ from journal.gateway.watch import SWEEP_SECONDS, Watch
 from sos_client.serving.poller import Poller
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from journal.gateway.conversation import Surroundings
     from sos_client.serving.listener import Accepted
 
@@ -51,10 +53,10 @@ class Gateway:
 
     async def converse(self, accepted: Accepted) -> None:
         """Talk on an accepted connection until either side ends it. The listener closes it."""
-        await self.talk(accepted.stream, peer=accepted.peer)
+        await self.talk(accepted.stream, peer=accepted.peer, greeted=accepted.greeted)
 
-    async def talk(self, stream: trio.abc.Stream, *, peer: str) -> None:
-        session = Session(stream, surroundings=self._with, peer=peer, poller=self._poller)
+    async def talk(self, stream: trio.abc.Stream, *, peer: str, greeted: Callable[[], None] = lambda: None) -> None:
+        session = Session(stream, surroundings=self._with, peer=peer, poller=self._poller, on_greeted=greeted)
         self._sessions.add(session)
         if self._stopping:
             session.leave()

@@ -25,6 +25,8 @@ from sos_client.wire.errors import ProtocolError
 from sos_client.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from journal.gateway.conversation import Surroundings
     from journal.gateway.decoding import HelloHead
     from sos_client.serving.poller import Poller
@@ -37,8 +39,15 @@ class Session:
     """A connection's life. `run` it once; `leave` and `give_up` end it from outside."""
 
     def __init__(
-        self, stream: trio.abc.Stream, *, surroundings: Surroundings, peer: str, poller: Poller | None = None
+        self,
+        stream: trio.abc.Stream,
+        *,
+        surroundings: Surroundings,
+        peer: str,
+        poller: Poller | None = None,
+        on_greeted: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_greeted` is called when the peer has shown that it may come in."""
         self.phase = Phase.GREETING
         self.turns = 0  # grows with every frame and send: the watch sees from it that something happens
         self.conversation = Conversation(surroundings, grant=EVERYTHING, peer=peer, send=self._send)
@@ -48,6 +57,7 @@ class Session:
         self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
         self._splitter = FrameSplitter(frame_bytes_max=limits.FRAME_BYTES_MAX_BEFORE_HELLO)
         self.greeted = False
+        self._on_greeted = on_greeted
         self.leaving = False
         self._ending: JournalError | None = None
         self._scope = trio.CancelScope()
@@ -164,6 +174,7 @@ class Session:
             return False
         decode_request(type_code, body)
         self.greeted = True
+        self._on_greeted()
         self._splitter.frame_bytes_max = limits.FRAME_BYTES_MAX
         welcome = m.Welcome(
             version=limits.VERSION,

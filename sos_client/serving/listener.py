@@ -34,6 +34,8 @@ ACCEPTS_PER_TURN_MAX: Final = 64
 NO_HANDLES_PAUSE_SECONDS: Final = 0.2
 LEAVING_MAX: Final = 64
 """So many peers that were turned away may take their time to read why; the others find the connection closed."""
+PRESSED_SECONDS: Final = 1.0
+"""A stranger that has had this much time gives way to one who comes, when there is no room for both."""
 SPARE_HANDLES: Final = 256
 """File handles kept for everything that is not a connection."""
 
@@ -59,15 +61,33 @@ class ListenerLimits:
     connections_max: int
     connections_per_peer_max: int
     handshake_seconds: float
+    strangers_max: int = 2048
+    """Connections that have not shown a valid token: whoever has one finds the other half of the room free of them."""
+    strangers_per_peer_max: int = 256
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Stranger:
+    """A connection on which nothing valid was said so far."""
+
+    host: str
+    since: float
+    scope: trio.CancelScope
+    ousted: bool = False
+    """Its place was given to another before its task could end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A connection that may be talked on: ``stream`` to talk, ``transport`` the TCP connection below it."""
+    """A connection that may be talked on: ``stream`` to talk, ``transport`` the TCP connection below it.
+
+    ``greeted`` is to be called as soon as the peer has shown that it may come in. Others may be closed at any time.
+    """
 
     stream: trio.abc.Stream
     transport: PlainStream
     peer: str
+    greeted: Callable[[], None]
 
 
 Converse = Callable[[Accepted], Awaitable[None]]
@@ -122,6 +142,8 @@ class Listener:
         self._accepting = trio.CancelScope()
         self._handshakes: set[trio.CancelScope] = set()
         self._per_host: Counter[str] = Counter()
+        self._strangers: dict[Stranger, None] = {}  # in the order in which they came
+        self._strangers_per_host: Counter[str] = Counter()
         self._socket = _bound(address)
         self.address = Address(host=address.host, port=self._socket.getsockname()[1])
         self.connections = 0
@@ -164,20 +186,70 @@ class Listener:
     def _admit(self, connected: socket.socket, peer: str, converse: Converse, nursery: trio.Nursery) -> None:
         transport = PlainStream(connected)
         host = peer.rpartition(":")[0]
-        if self.connections >= self.limits.connections_max:
-            self._turn_away(transport, peer, "connections", nursery)
-        elif self._per_host[host] >= self.limits.connections_per_peer_max:
-            self._turn_away(transport, peer, "connections from one host", nursery)
-        else:
-            self.connections += 1
-            self._per_host[host] += 1
-            nursery.start_soon(self._serve_one, transport, peer, host, converse)
+        what = self._lacking(host)
+        if what is not None and self._oust_for(host):
+            what = self._lacking(host)
+        if what is not None:
+            self._turn_away(transport, peer, what, nursery)
+            return
+        self.connections += 1
+        self._per_host[host] += 1
+        stranger = Stranger(host=host, since=trio.current_time(), scope=trio.CancelScope())
+        self._strangers[stranger] = None
+        self._strangers_per_host[host] += 1
+        nursery.start_soon(self._serve_one, transport, peer, stranger, converse)
+
+    def _lacking(self, host: str) -> str | None:
+        """What there is not enough of for one more connection of this host."""
+        limits = self.limits
+        if self.connections >= limits.connections_max:
+            return "connections"
+        if self._per_host[host] >= limits.connections_per_peer_max:
+            return "connections from one host"
+        if len(self._strangers) >= limits.strangers_max:
+            return "connections without a token"
+        if self._strangers_per_host[host] >= limits.strangers_per_peer_max:
+            return "connections from one host without a token"
+        return None
+
+    def _oust_for(self, host: str) -> bool:
+        """Close a stranger that has had its time: the oldest of this host if that has its fill, else the oldest."""
+        limits = self.limits
+        of_host = (
+            self._per_host[host] >= limits.connections_per_peer_max
+            or self._strangers_per_host[host] >= limits.strangers_per_peer_max
+        )
+        oldest = next((one for one in self._strangers if not of_host or one.host == host), None)
+        if oldest is None or trio.current_time() - oldest.since < PRESSED_SECONDS:
+            return False
+        self._log.warning("connection refused", peer=oldest.host, reason="said nothing valid while others came")
+        self.refused_connections += 1
+        self._greeted(oldest)
+        self._left(oldest.host)
+        oldest.ousted = True
+        oldest.scope.cancel()
+        return True
+
+    def _greeted(self, stranger: Stranger) -> None:
+        """It is none any more."""
+        if stranger in self._strangers:
+            del self._strangers[stranger]
+            self._strangers_per_host[stranger.host] -= 1
+            if not self._strangers_per_host[stranger.host]:
+                del self._strangers_per_host[stranger.host]
+
+    def _left(self, host: str) -> None:
+        self.connections -= 1
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
 
     def _turn_away(self, transport: PlainStream, peer: str, what: str, nursery: trio.Nursery) -> None:
         self.refused_connections += 1
         self._log.warning("connection refused", peer=peer, reason=f"all {what} are in use")
-        with contextlib.suppress(trio.BrokenResourceError):  # it left before it was told
-            transport.send_now(self._too_many(what))
+        if self._tls is None:  # whoever expects TLS could not read it
+            with contextlib.suppress(trio.BrokenResourceError):  # it left before it was told
+                transport.send_now(self._too_many(what))
         if self._leaving < LEAVING_MAX:
             nursery.start_soon(self._leave, transport)
         else:
@@ -190,13 +262,18 @@ class Listener:
         finally:
             self._leaving -= 1
 
-    async def _serve_one(self, transport: PlainStream, peer: str, host: str, converse: Converse) -> None:
+    async def _serve_one(self, transport: PlainStream, peer: str, stranger: Stranger, converse: Converse) -> None:
         """Whatever nobody foresaw ends this connection only, loudly; but not when what all share may be wrong."""
+
+        def greeted() -> None:
+            self._greeted(stranger)
+
         try:
-            stream = await self._secured(transport, peer)
-            if stream is not None:
-                await converse(Accepted(stream=stream, transport=transport, peer=peer))
-            await transport.finish()
+            with stranger.scope:
+                stream = await self._secured(transport, peer)
+                if stream is not None:
+                    await converse(Accepted(stream=stream, transport=transport, peer=peer, greeted=greeted))
+                await transport.finish()
         except Exception as error:
             if concerns_all(error):
                 raise
@@ -204,10 +281,9 @@ class Listener:
             self._log.mistake("connection failed", error, peer=peer)
         finally:
             transport.close()
-            self.connections -= 1
-            self._per_host[host] -= 1
-            if not self._per_host[host]:
-                del self._per_host[host]
+            if not stranger.ousted:
+                self._greeted(stranger)
+                self._left(stranger.host)
 
     async def _secured(self, transport: PlainStream, peer: str) -> trio.abc.Stream | None:
         """The stream to talk on; None when the peer failed to set up TLS in time."""

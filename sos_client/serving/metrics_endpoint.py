@@ -5,6 +5,7 @@ Which metrics there are is the business of the server that gives its registry.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 REQUEST_BYTES_MAX: Final = 8192
 REQUEST_SECONDS: Final = 5.0
 SCRAPES_MAX: Final = 16
-"""Connections at once: one scraper needs one."""
+"""Connections at once: one scraper needs one. Those that say nothing give way to others."""
+KEPT_SECONDS: Final = 1.0
+"""An answer is given again to whoever asks sooner: it takes the event loop's time, and anybody may ask."""
 
 
 async def serve_metrics(
@@ -38,14 +41,32 @@ async def serve_metrics(
     listener = Listener(address, limits=limits, tls=None, log=log, too_many=_unavailable, not_tls=_unavailable)
     task_status.started(listener.address)
 
+    metrics = KeptMetrics(registry)
+
     async def converse(accepted: Accepted) -> None:
         with trio.move_on_after(REQUEST_SECONDS):
             try:
-                await accepted.stream.send_all(_answer(await _request_line(accepted.stream), registry))
+                await accepted.stream.send_all(_answer(await _request_line(accepted.stream), metrics))
             except trio.BrokenResourceError:
                 return  # the scraper has gone
 
     await listener.serve(converse)
+
+
+class KeptMetrics:
+    """The metrics as text, collected once in a while at the most."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._text = b""
+        self._good_until = -math.inf
+
+    def text(self) -> bytes:
+        now = trio.current_time()
+        if now >= self._good_until:
+            self._text = generate_latest(self._registry)
+            self._good_until = now + KEPT_SECONDS
+        return self._text
 
 
 async def _request_line(stream: trio.abc.Stream) -> bytes:
@@ -58,10 +79,10 @@ async def _request_line(stream: trio.abc.Stream) -> bytes:
     return bytes(head.partition(b"\r\n")[0])
 
 
-def _answer(request_line: bytes, registry: CollectorRegistry) -> bytes:
+def _answer(request_line: bytes, metrics: KeptMetrics) -> bytes:
     match request_line.split(b" "):
         case [b"GET", target, _] if target.partition(b"?")[0] == b"/metrics":
-            return _response("200 OK", generate_latest(registry), CONTENT_TYPE_LATEST)
+            return _response("200 OK", metrics.text(), CONTENT_TYPE_LATEST)
         case [b"GET", _, _]:
             return _response("404 Not Found", b"there is only /metrics here\n")
         case [_, _, _]:

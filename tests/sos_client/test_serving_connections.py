@@ -14,20 +14,24 @@ import trio.testing
 import trustme
 from cryptography.hazmat.primitives import serialization
 from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from sos_client.serving.addresses import Address
 from sos_client.serving.containment import SharedStateError
 from sos_client.serving.event_log import EventLog
-from sos_client.serving.listener import Accepted, Converse, Listener, ListenerLimits
-from sos_client.serving.metrics_endpoint import serve_metrics
+from sos_client.serving.listener import PRESSED_SECONDS, Accepted, Converse, Listener, ListenerLimits
+from sos_client.serving.metrics_endpoint import SCRAPES_MAX, serve_metrics
 from sos_client.serving.pace import Pace, PaceLimits
 from sos_client.serving.plain_stream import PlainStream
 from sos_client.serving.settings import SettingsError
 from sos_client.serving.tls import ServerTls, TlsFiles
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
+
+    from prometheus_client.core import Metric
 
 HERE = Address(host="127.0.0.1", port=0)
 
@@ -173,6 +177,52 @@ async def test_what_all_share_may_be_wrong_ends_all() -> None:
             await trio.sleep(60)
 
 
+async def greeting_echo(accepted: Accepted) -> None:
+    while data := await accepted.stream.receive_some():
+        accepted.greeted()
+        await accepted.stream.send_all(data)
+
+
+STRANGERS = [
+    ListenerLimits(connections_max=3, connections_per_peer_max=9, handshake_seconds=60),
+    ListenerLimits(connections_max=9, connections_per_peer_max=3, handshake_seconds=60),
+    ListenerLimits(connections_max=9, connections_per_peer_max=9, handshake_seconds=60, strangers_max=2),
+    ListenerLimits(connections_max=9, connections_per_peer_max=9, handshake_seconds=60, strangers_per_peer_max=2),
+]
+
+
+@pytest.mark.parametrize("limits", STRANGERS, ids=["all", "all of a host", "strangers", "strangers of a host"])
+async def test_strangers_give_way_to_those_who_come_and_never_the_others(limits: ListenerLimits) -> None:
+    async with listening(greeting_echo, limits=limits) as listener:
+        known = await connect(listener)
+        await known.send_all(b"hello")
+        assert await known.receive_some() == b"hello"
+        silent = [await connect(listener) for _ in range(2)]
+        await until(lambda: listener.connections == 3)
+        early = await connect(listener)
+        assert b"too many" in await early.receive_some(), "the silent ones have not had their time"
+        await trio.sleep(PRESSED_SECONDS)
+        comes = await connect(listener)
+        await comes.send_all(b"hello")
+        assert await comes.receive_some() == b"hello"
+        assert await silent[0].receive_some() == b"", "the oldest"
+        await known.send_all(b"again")
+        assert await known.receive_some() == b"again"
+        assert listener.connections == 3
+        await silent[1].send_all(b"late")
+        assert await silent[1].receive_some() == b"late"
+    assert listener.connections == 0
+
+
+async def test_on_a_tls_port_nobody_is_turned_away_in_plain_text(tmp_path: Path) -> None:
+    limits = ListenerLimits(connections_max=1, connections_per_peer_max=1, handshake_seconds=5)
+    async with listening(echo, tls=ServerTls(tls_files(tmp_path, trustme.CA())), limits=limits) as listener:
+        first, second = await connect(listener), await connect(listener)
+        assert await second.receive_some() == b""
+        assert listener.refused_connections == 1
+        await first.aclose()
+
+
 async def test_stop_lets_conversations_end() -> None:
     async with listening(echo) as listener:
         stream = await connect(listener)
@@ -312,3 +362,29 @@ async def test_scrapes() -> None:
             received = b"".join([part async for part in stream])
             assert answer in received
         nursery.cancel_scope.cancel()
+
+
+async def test_a_scrape_is_answered_although_others_hold_every_connection_and_costs_little_when_repeated() -> None:
+    collected = 0
+
+    class Counting(Collector):
+        def collect(self) -> Iterable[Metric]:
+            nonlocal collected
+            collected += 1
+            yield CounterMetricFamily("scrapes", "Counted.", collected)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Counting())
+    collected = 0
+    async with trio.open_nursery() as nursery:
+        address: Address = await nursery.start(serve_metrics, HERE, registry, silent_log())
+        silent = [await trio.open_tcp_stream("127.0.0.1", address.port) for _ in range(SCRAPES_MAX)]
+        await trio.sleep(PRESSED_SECONDS + 0.1)
+        for _ in range(3):
+            stream = await trio.open_tcp_stream("127.0.0.1", address.port)
+            await stream.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert b"scrapes_total 1.0" in b"".join([part async for part in stream])
+        assert collected == 1
+        nursery.cancel_scope.cancel()
+    for stream in silent:
+        await stream.aclose()

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
+import trio.testing
 
 from sos_client.serving.access import Access, Right, append_token, new_token
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ErrorCode
+from sos_server.session import REVOKED_SECONDS_MAX
 from tests.fakes.scripted_client import append, data
 from tests.sos_server.conversations import NOW, Scene, scene
 
@@ -191,6 +194,32 @@ async def test_a_follow_goes_on_only_as_long_as_the_file_allows_it(tokens: Token
             await reader.expect(m.Data)
         else:
             assert "'read' right" in (await reader.ends_with(ErrorCode.AUTH)).message
+
+
+async def test_a_reader_that_is_slow_is_left_soon_after_its_right_was_taken_away(tokens: Tokens) -> None:
+    async with scene(carrier="socket", access=tokens.access) as here:
+        reader = await here.entered(token=tokens.make(frozenset({Right.READ, Right.APPEND})))
+        await reader.send(append("log"), data(0, bytes(4_000_000)), m.End())
+        for kind in (m.Appending, m.Ack, m.Ended):
+            await reader.expect(kind)
+        await reader.send(m.Get(object="log", offset=0, length=None, follow=False))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        tokens.path.write_text(tokens.path.read_text().replace(', "read"', ""))
+        tokens.access.reload()
+        here.service.recheck_access()
+        with trio.fail_after(REVOKED_SECONDS_MAX + 10):
+            while here.service.sessions:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+
+
+async def test_who_has_not_said_hello_is_not_concerned_by_a_reload(tokens: Tokens) -> None:
+    async with scene(access=tokens.access) as here:
+        token = tokens.make()
+        client = here.connect()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        tokens.access.reload()
+        here.service.recheck_access()
+        await client.hello(token)
 
 
 async def test_a_token_that_expires_ends_its_connection(tokens: Tokens) -> None:
