@@ -190,7 +190,7 @@ async def check_following(open: Open) -> None:
                 async for piece in pieces:
                     seen.extend(piece)
 
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(follow)
                 async with client.append("following", "o", size=7) as stream:
@@ -205,7 +205,7 @@ async def check_following(open: Open) -> None:
 async def check_leaving_a_follow(open: Open) -> None:
     async with open() as client:
         await put(client, "leaving", "o", b"something")
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             async with client.read_stream("leaving", "o", 4, follow=True) as pieces:
                 async for piece in pieces:
                     assert bytes(piece) == b"thing"

@@ -60,7 +60,10 @@ class Waits:
 
 
 async def test_it_stays_awake_while_requests_are_brief_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket that its own callback makes readable again stands for the client: no thread has to be woken."""
+    """A socket that its own callback makes readable again stands for the client: no thread has to be woken.
+
+    Others have their turns meanwhile.
+    """
     waits = Waits(monkeypatch)
     poller = Poller()
     left, right = socket.socketpair()
@@ -77,13 +80,12 @@ async def test_it_stays_awake_while_requests_are_brief_and_quick(monkeypatch: py
         left.send(b"x")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poller.run)
-            with trio.move_on_after(0.5):
-                while True:
+            with trio.fail_after(60):
+                while served < 5000 or turns <= 100:
                     await trio.lowlevel.checkpoint()
                     turns += 1
             nursery.cancel_scope.cancel()
     assert waits.count < served / 2
-    assert turns > 100, "others have their turns meanwhile"
 
 
 @pytest.mark.parametrize(

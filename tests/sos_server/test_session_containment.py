@@ -80,7 +80,7 @@ async def test_what_a_full_batch_left_in_the_connection_is_taken_after_the_commi
             client = await here.entered()
             await client.ask(append(f"log-{number}"), m.Appending)
             await client.send(data(0, b"abc"), m.Ping(n=1), m.End())
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await client.expect(m.Ack)
                 await client.expect(m.Pong)
                 await client.expect(m.Ended)

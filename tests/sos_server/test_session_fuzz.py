@@ -67,7 +67,7 @@ async def converse(greeted: bool, content: bytes, pieces: int) -> None:  # noqa:
         if greeted:
             await client.hello()
         step = len(content) // pieces + 1
-        with trio.move_on_after(5) as patience:
+        with trio.move_on_after(60) as patience:
             for start in range(0, len(content), step):
                 try:
                     await client.stream.send_all(content[start : start + step])
