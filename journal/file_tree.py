@@ -35,6 +35,7 @@ class FileTree:
     def __init__(self) -> None:
         self.root = Directory(0)
         self.file_count = 0
+        self.directory_count = 0  # without the root
         self.objects: list[str] = []  # what extents refer to, by number
         self.live_bytes: list[int] = []
         self._directories: dict[str, Directory] = {}  # found lately: files mostly come many to a directory
@@ -42,7 +43,7 @@ class FileTree:
     def copy(self) -> FileTree:
         """An independent tree; packed files, which never change, are shared."""
         other = FileTree()
-        other.root, other.file_count = self.root.copy(), self.file_count
+        other.root, other.file_count, other.directory_count = self.root.copy(), self.file_count, self.directory_count
         other.objects, other.live_bytes = self.objects.copy(), self.live_bytes.copy()
         return other
 
@@ -150,9 +151,11 @@ class FileTree:
         if node is None:
             raise MisfitError(f"there is no {path}")
         self._forget(node)
-        for file in nodes.files_below(node):
-            self.file_count -= 1
-            self._out_of_use(file)
+        files, directories = nodes.below(node)
+        self.file_count -= len(files)
+        self.directory_count -= directories if path else directories - 1  # the root is not counted
+        for number, length in nodes.bytes_by_object(files).items():
+            self.live_bytes[number] -= length
 
     def rename(self, source: str, target: str, *, time_ms: int) -> None:
         """Move a path and all below it; a file at the target goes out of use."""
@@ -173,6 +176,7 @@ class FileTree:
                 child = Directory(time_ms)
                 directory.add(name, child)
                 directory.modified_ms = time_ms
+                self.directory_count += 1
             if not isinstance(child, Directory):
                 raise MisfitError(f"a file is in the way of {path}")
             directory = child

@@ -232,6 +232,7 @@ def _add_directory(
         if not isinstance(parent, Directory) or name_of(at) in parent.children:
             raise ValueError("a directory comes before its parent, or twice")
         parent.add(name_of(at), directory)
+        tree.directory_count += 1
     else:
         tree.root = directory
     joined, packed = _text(names), _bytes(files)

@@ -10,14 +10,15 @@ of nine, shared freely between images since it never changes, and copied into in
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from journal.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _TIME: Final = struct.Struct(">Q")
 _EXTENT: Final = struct.Struct(">IQII")
@@ -39,33 +40,54 @@ class Extent:
     crc: int
 
 
-class Directory:
-    """Children by name. `names` is the sorted list of them, kept while nothing changes."""
+_CHANGES_MAX: Final = 200
+"""A sorted list of names is mended for up to so many changes; with more it is cheaper to sort once more."""
 
-    __slots__ = ("_names", "children", "modified_ms")
+
+class Directory:
+    """Children by name. Once it was listed the sorted names are kept, and mended at the next listing."""
+
+    __slots__ = ("_changed", "_names", "children", "modified_ms")
 
     def __init__(self, modified_ms: int, children: dict[str, Node] | None = None) -> None:
         self.children: dict[str, Node] = {} if children is None else children
         self.modified_ms = modified_ms
         self._names: list[str] | None = None
+        self._changed: tuple[str, ...] = ()  # came or went since the names were sorted
 
     def add(self, name: str, node: Node) -> None:
         """Set a child."""
         if name not in self.children:
-            self._names = None
+            self._change(name)
         self.children[name] = node
 
     def remove(self, name: str) -> Node | None:
         """Take a child out."""
-        self._names = None
+        self._change(name)
         return self.children.pop(name, None)
 
     def names_after(self, after: str, count: int) -> list[str]:
         """Up to `count` names that follow `after` in order."""
+        names = self._sorted_names()
+        start = bisect_right(names, after) if after else 0
+        return names[start : start + count]
+
+    def _change(self, name: str) -> None:
+        if self._names is not None:
+            self._changed += (name,)
+            if len(self._changed) > _CHANGES_MAX:
+                self._names, self._changed = None, ()
+
+    def _sorted_names(self) -> list[str]:
+        """Sorting 100,000 names anew after each change would hold up everybody for 30 ms each time."""
         if self._names is None:
             self._names = sorted(self.children)
-        start = bisect_right(self._names, after) if after else 0
-        return self._names[start : start + count]
+        for name in dict.fromkeys(self._changed):
+            at = bisect_left(self._names, name)
+            end = at + (self._names[at : at + 1] == [name])
+            self._names[at:end] = [name] if name in self.children else []
+        self._changed = ()
+        return self._names
 
     def copy(self) -> Directory:
         """This directory and all below it; packed files are shared."""
@@ -184,12 +206,64 @@ def walk(path: str, node: Node) -> Iterator[tuple[str, Node]]:
             todo.extend((join(at, name), one.children[name]) for name in reversed(names))
 
 
-def files_below(node: Node) -> Iterator[PackedFile]:
-    """Every file at or below `node`, in no order."""
-    todo = [node]
+def below(node: Node) -> tuple[list[PackedFile], int]:
+    """Every file at or below `node`, in no order, and the number of directories, it included."""
+    if not isinstance(node, Directory):
+        return [node], 0
+    files: list[PackedFile] = []
+    todo, directories = [node], 0
     while todo:
-        one = todo.pop()
-        if isinstance(one, Directory):
-            todo.extend(one.children.values())
-        else:
-            yield one
+        children = todo.pop().children.values()
+        directories += 1
+        files += [child for child in children if type(child) is bytes]
+        todo += [child for child in children if type(child) is Directory]
+    return files, directories
+
+
+def bytes_by_object(files: list[PackedFile]) -> dict[int, int]:
+    """How many bytes of each object the files refer to, by its number."""
+    total: dict[int, int] = defaultdict(int)
+    for number, length in objects_and_lengths(b"".join(f for f in files if len(f) == ONE_EXTENT_FILE_BYTES)):
+        total[number] += length
+    for file in files:
+        if len(file) > ONE_EXTENT_FILE_BYTES:
+            for number, _, length, _ in extents_of(file):
+                total[number] += length
+    return total
+
+
+def missing_directories(root: Directory, path: str) -> int:
+    """How many directories would have to be made for `path` to be one."""
+    node: Node = root
+    names = path.split("/") if path else []
+    for depth, name in enumerate(names):
+        child = node.children.get(name) if isinstance(node, Directory) else None
+        if child is None:
+            return len(names) - depth
+        node = child
+    return 0
+
+
+def longest_below(node: Node) -> tuple[int, int]:
+    """(bytes, components) of the longest paths below `node`, relative to it: both 0 if nothing is below."""
+    longest = deepest = 0
+    todo = [(node, 0, 0)]
+    while todo:
+        one, size, depth = todo.pop()
+        longest, deepest = max(longest, size), max(deepest, depth)
+        if isinstance(one, Directory) and one.children:
+            longest = max(longest, size + 1 + _longest(one.children))
+            deepest = max(deepest, depth + 1)
+            todo += [
+                (child, size + 1 + len(name.encode()), depth + 1)
+                for name, child in one.children.items()
+                if type(child) is Directory
+            ]
+    return longest, deepest
+
+
+def _longest(names: Iterable[str]) -> int:
+    """Bytes of the longest name; most directories have plain ones."""
+    if "".join(names).isascii():
+        return max(map(len, names))
+    return max(len(name.encode()) for name in names)

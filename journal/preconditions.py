@@ -7,7 +7,7 @@ fenced first, since a driver that lost its checkpoint must learn that, whatever 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from journal import nodes
 from journal.change import Pin
@@ -15,7 +15,7 @@ from journal.errors import JournalCode, refused
 from journal.image import PINS_MAX
 from journal.nodes import Directory
 from journal.path_claims import CLAIM_AHEAD_MS_MAX, CLAIMS_MAX, fenced_by
-from journal.paths import ROOT, check_path, is_within, parent_of
+from journal.paths import DEPTH_MAX, PATH_BYTES_MAX, ROOT, check_path, is_within, parent_of
 from journal.record import Lsn
 from journal.volume import PIN_SECONDS_MAX
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from journal.image import Image
     from journal.nodes import PackedFile
     from journal.volume import PathClaim
+
+FILES_MAX: Final = 10_000_000  # 600 bytes of memory each at most
+DIRECTORIES_MAX: Final = 200_000  # about 1 KiB each, so that nobody fills the memory with long paths of nothing
+_NO_MORE: Final = "no room for more: delete some, or use another volume"
 
 
 def check_write(image: Image, path: str, *, overwrite: bool, claim: PathClaim | None) -> None:
@@ -39,6 +43,7 @@ def check_write(image: Image, path: str, *, overwrite: bool, claim: PathClaim | 
         raise refused(JournalCode.ALREADY_EXISTS, f"{path} exists already", path=path)
     if node is None:
         _check_parents(image, path)
+        _check_room(image, parent_of(path), files=1)
 
 
 def check_in_place(image: Image, path: str, *, claim: PathClaim | None) -> PackedFile:
@@ -72,6 +77,7 @@ def check_make_directories(image: Image, path: str, *, claim: PathClaim | None) 
     node = nodes.find(image.tree.root, path)
     if node is None:
         _check_parents(image, path)
+        _check_room(image, path)
         return True
     if not isinstance(node, Directory):
         raise refused(JournalCode.NOT_DIRECTORY, f"{path} is a file", path=path)
@@ -116,15 +122,25 @@ def check_rename(image: Image, source: str, target: str, *, overwrite: bool, cla
         raise refused(JournalCode.NOT_DIRECTORY, f"{target} is a file, {source} a directory", path=target)
     if there is None:
         _check_parents(image, target)
+        _check_room(image, parent_of(target))
     if isinstance(moved, Directory) and _reaches_further(target, source):
-        for path, _ in nodes.walk(target, moved):
-            check_path(path)
+        _check_reach(target, moved)
     return True
 
 
 def _reaches_further(target: str, source: str) -> bool:
     """Whether paths below `target` are longer than the same ones below `source`."""
     return len(target.encode()) > len(source.encode()) or target.count("/") > source.count("/")
+
+
+def _check_reach(target: str, moved: Directory) -> None:
+    longest, deepest = nodes.longest_below(moved)
+    if len(target.encode()) + longest > PATH_BYTES_MAX or target.count("/") + 1 + deepest > DEPTH_MAX:
+        raise refused(
+            JournalCode.BAD_PATH,
+            f"below {target} a path would have more than {PATH_BYTES_MAX} bytes or {DEPTH_MAX} components",
+            path=target,
+        )
 
 
 def check_claim(image: Image, path: str, claim: PathClaim, *, now_ms: int) -> bool:
@@ -180,6 +196,21 @@ def check_pin(image: Image, name: str, lsn: int, seconds: float, *, kept: range,
     if len(others) >= PINS_MAX:
         raise refused(JournalCode.BAD_REQUEST, f"there are {PINS_MAX} pins already; release some")
     return Pin(name=name, lsn=Lsn(lsn), expires_ms=now_ms + int(seconds * 1000))
+
+
+def _check_room(image: Image, directory: str, *, files: int = 0) -> None:
+    """TOO_LARGE if the tree has so many directories, or files, that it may not get more. They are kept in memory."""
+    tree = image.tree
+    if tree.directory_count + DEPTH_MAX > DIRECTORIES_MAX:  # else there is room for whatever is missing
+        missing = nodes.missing_directories(tree.root, directory)
+        if missing and tree.directory_count + missing > DIRECTORIES_MAX:
+            raise refused(
+                JournalCode.TOO_LARGE,
+                f"the volume has {tree.directory_count} directories, and {_NO_MORE}",
+                path=directory,
+            )
+    if tree.file_count + files > FILES_MAX:
+        raise refused(JournalCode.TOO_LARGE, f"the volume has {tree.file_count} files, and {_NO_MORE}")
 
 
 def _check_parents(image: Image, path: str) -> None:

@@ -97,6 +97,7 @@ class JournalWrite:
         """Forget the file; harmless at any time."""
         if not self._over:
             self._over = True
+            self._held.clear()
             self._journal.abandon(self._upload)
 
     async def _chunk(self, piece: bytes) -> None:

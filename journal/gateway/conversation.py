@@ -6,13 +6,14 @@ The volumes do the work (requests.py, incoming_file.py, outgoing_file.py). Strea
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from journal.errors import JournalCode, JournalError, journal_error
 from journal.gateway import messages as m
 from journal.gateway import requests
 from journal.gateway.encoding import encode
+from journal.gateway.held_memory import HeldMemory
 from journal.gateway.incoming_file import IncomingFile
 from journal.gateway.limits import TEXT_BYTES_MAX
 from journal.gateway.outgoing_file import outgoing
@@ -53,6 +54,7 @@ class Surroundings:
     metrics: GatewayMetrics
     identity: bytes
     wall_clock: Callable[[], float]
+    memory: HeldMemory = field(default_factory=HeldMemory)
 
     def time_ms(self) -> int:
         return int(self.wall_clock() * 1000)
@@ -81,6 +83,11 @@ class Conversation:
     def grant(self, grant: Grant) -> None:
         self._grant = grant
         self._rights = self._rights_on(self._volume)
+
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of a streamed write that is not written yet."""
+        return self._file.held_bytes
 
     @property
     def epoch(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from journal.errors import JournalError
 from journal.gateway import messages as m
+from journal.volume import PUT_BYTES_MAX
 from sos_client.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ class IncomingFile:
     def refused(self) -> bool:
         """Whether its frames are thrown away."""
         return self._volume is None
+
+    @property
+    def held_bytes(self) -> int:
+        """At most: what fits one record is not written before there is more of it, or the end."""
+        return 0 if self._write is None else min(self._received, PUT_BYTES_MAX)
 
     async def open(self, request: m.WriteOpen) -> None:
         if self._volume is not None:
@@ -72,6 +78,7 @@ class IncomingFile:
 
     async def abandon(self) -> None:
         """Drop what came. A volume that cannot even do that has lost its owner, and with that the file."""
-        if self._write is not None:
+        write, self._write = self._write, None
+        if write is not None:
             with suppress(JournalError):
-                await self._write.cancel()
+                await write.cancel()

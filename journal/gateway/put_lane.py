@@ -125,6 +125,8 @@ class PutLane:
             self._splitter.feed(view)
             self._serve()
             self._splitter.feed(b"")  # keeps what is left: the buffer is everybody's
+            if not self._splitter.drained:
+                self._session.count_memory()
             if not self._splitter.midway:
                 return  # else a large PUT is coming in, and more of it may be there already
 
@@ -140,6 +142,8 @@ class PutLane:
                 parked.set()
                 return
             if frame is None:
+                if session.holds_memory:
+                    session.count_memory()
                 session.phase = Phase.RECEIVING if self._splitter.midway else session.phase_at_rest
                 return
             session.turns += 1

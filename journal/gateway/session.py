@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.errors import JournalCode, JournalError, journal_error
+from journal.errors import ConversationError, JournalCode, JournalError, journal_error
 from journal.gateway import limits
 from journal.gateway import messages as m
 from journal.gateway.conversation import Conversation
 from journal.gateway.decoding import decode_request, hello_head
 from journal.gateway.encoding import encode
+from journal.gateway.held_memory import HELD_BYTES_MAX, HELD_BYTES_MIN
 from journal.gateway.messages import MessageType
 from journal.gateway.phase import Phase
 from journal.gateway.put_lane import PutLane
@@ -62,6 +63,9 @@ class Session:
         self._ending: JournalError | None = None
         self._scope = trio.CancelScope()
         self._notice: trio.Event | None = None
+        self.holds_memory = False
+        self._working_bytes = 0  # of the frame that is worked on
+        self._given_up = False
         self._lane: PutLane | None = None
         if poller is not None and isinstance(stream, PlainStream):
             self._lane = PutLane(self, stream, self._splitter, poller, surroundings)
@@ -84,6 +88,9 @@ class Session:
         finally:
             with trio.move_on_after(FAREWELL_SECONDS, shield=True):
                 await self.conversation.abandon()
+            self._splitter.forget()
+            self._given_up = True
+            self._with.memory.hold(self, self.conversation.grant.sha256, 0)
         if self._ending is not None and self.phase is not Phase.SENDING:
             with trio.move_on_after(FAREWELL_SECONDS):
                 await self._say_goodbye(self._ending)
@@ -100,6 +107,25 @@ class Session:
         self._ending = reason
         self._scope.cancel()
 
+    def give_up_memory(self) -> None:
+        """As `give_up`, since all connections together hold too much."""
+        self._given_up = True
+        what = "all connections together hold too much of what is not whole yet"
+        if self.phase is Phase.WORKING:  # nobody knows how far it has come
+            self.give_up(journal_error(JournalCode.OUTCOME_UNKNOWN, f"{what}: ask again with the same operation id"))
+        else:
+            message = f"{what}: send it again, without a pause in it"
+            self.give_up(ConversationError(JournalCode.LIMIT, message, name="held bytes", maximum=HELD_BYTES_MAX))
+
+    def count_memory(self) -> None:
+        """Say how much is held now. May end this session, or another one."""
+        if self._given_up or not self.greeted:
+            return
+        size = self._splitter.kept_bytes + self._working_bytes + self.conversation.held_bytes
+        if size >= HELD_BYTES_MIN or self.holds_memory:
+            self.holds_memory = size >= HELD_BYTES_MIN
+            self._with.memory.hold(self, self.conversation.grant.sha256, size)
+
     async def say_waiting(self, waited_seconds: float) -> None:
         """Tell the peer that its request is still worked on, if it is."""
         if self.phase is not Phase.WORKING or self._notice is not None:
@@ -115,21 +141,22 @@ class Session:
             self._notice = None
 
     async def _converse(self) -> None:
-        while not self.leaving:
-            if self._lane is not None and self.greeted and not self.conversation.writing:
-                frame = await self._next_of_lane(self._lane)
-                if frame is None and self._lane.ended:
-                    return
-            else:
-                frame = self._splitter.next_frame()
-                if frame is None and not await self._receive_more():
-                    return
+        while not self.leaving and await self._take_turn():
+            pass
+
+    async def _take_turn(self) -> bool:
+        """Wait for something and answer it; False at the end. (A frame is not kept from one turn to the next.)"""
+        if self._lane is not None and self.greeted and not self.conversation.writing:
+            frame = await self._next_of_lane(self._lane)
             if frame is None:
-                continue
-            type_code, body = frame
-            self.turns += 1
-            if not await self._serve(type_code, body):
-                return
+                return not self._lane.ended
+        else:
+            frame = self._splitter.next_frame()
+            if frame is None:
+                return await self._receive_more()
+        type_code, body = frame
+        self.turns += 1
+        return await self._serve(type_code, body)
 
     async def _receive_more(self) -> bool:
         """Feed what the peer sends next; False when it has closed its side."""
@@ -137,6 +164,7 @@ class Session:
         data = bytes(await self._receive())  # the stream's buffer is used again by other connections
         self._with.metrics.bytes_in += len(data)
         self._splitter.feed(data)
+        self.count_memory()
         return bool(data)
 
     async def _next_of_lane(self, lane: PutLane) -> tuple[int, memoryview] | None:
@@ -157,10 +185,14 @@ class Session:
         """Answer one frame; False when it was the last one."""
         if not self.greeted:
             return await self._greet(type_code, body)
+        self._working_bytes = len(body)
+        self.count_memory()
         request = decode_request(type_code, body)
         self.phase = Phase.WORKING
         started = trio.current_time()
         going_on = await self.conversation.answer(type_code, request)
+        self._working_bytes = 0
+        self.count_memory()
         if request is not None:
             self._with.metrics.seconds[type_code].observe(trio.current_time() - started)
         return going_on

@@ -51,6 +51,11 @@ class FrameSplitter:
         return self._position == self._data_bytes and self._partial is None
 
     @property
+    def kept_bytes(self) -> int:
+        """How much of what was fed is kept: frames that have not been taken yet, and one that has begun."""
+        return self._data_bytes - self._position + (0 if self._partial is None else len(self._partial))
+
+    @property
     def lying(self) -> tuple[memoryview, int, int]:
         """What was fed, where its next frame begins, and where it ends; nothing while a straddling frame is due."""
         if self._partial is not None:
@@ -60,6 +65,11 @@ class FrameSplitter:
     def skip_to(self, position: int) -> None:
         """Whole frames of what is `lying` there have been taken, up to `position`."""
         self._position = position
+
+    def forget(self) -> None:
+        """Let go of everything that is kept; nothing more will be taken."""
+        self._partial = None
+        self._drained()
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes as they came from the peer, in pieces of any length. Errors in them show in `next_frame`."""
