@@ -253,7 +253,7 @@ class Conversation:
     def _audit_claim(self, request: m.Claim | m.Release) -> None:
         claim = request.stamp.claim
         self._with.log.audit(
-            type(request).__name__.lower(),
+            "claim" if isinstance(request, m.Claim) else "release",
             peer=self._peer,
             token=self._grant.name,
             volume=self._volume,
