@@ -190,8 +190,9 @@ def read_from(reader: VolumeReader) -> list[str]:
 
 def _say_source(what: str, places: Sequence[str], access: Access) -> None:
     """Where an answer comes from is a part of it: another directory or variable would have given another one."""
-    variables = f" (from {', '.join(access.variables)})" if access.variables else ""
-    remark(f"reading the {what} at {', '.join(places)}{variables}")
+    wanted = "SOS_SERVERS" if what == "log" and "SOS_SERVERS" in access.variables else "SOS_SERVICE"
+    variable = f" (from {wanted})" if wanted in access.variables else ""
+    remark(f"reading the {what} at {', '.join(places)}{variable}")
 
 
 async def image_of(reader: VolumeReader, moment: Moment, *, path: str = "") -> Image:

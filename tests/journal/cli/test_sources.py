@@ -56,6 +56,13 @@ def test_a_directory_that_is_named_is_read_alone(saved: VolumeOnDisk, cli: Cli, 
     assert "--service" in str(forked.exception)
 
 
+def test_the_variable_that_counted_is_named(tmp_path: Path) -> None:
+    with memory_service("payments") as service:
+        environment = {"SOS_SERVERS": NOBODY, "SOS_SERVICE": service}
+        asked = Cli(tmp_path)("ls", "payments", environment=environment)
+        assert asked.stderr == f"reading the service at {service} (from SOS_SERVICE)\n"
+
+
 def test_a_service_that_is_named_is_asked_alone(tmp_path: Path) -> None:
     with memory_service("payments") as service:
         asked = Cli(tmp_path)("ls", "payments", "--service", service, environment={"SOS_SERVERS": NOBODY})
