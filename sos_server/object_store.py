@@ -105,7 +105,7 @@ class ObjectStore:
         return store
 
     async def _begin(self) -> None:
-        """Open a new generation of the log. Without a free file for it: copy one; on a full disk, go on in the newest."""
+        """Open a new generation of the log. Without a free file: copy one; on a full disk, go on in the newest."""
         if not self._files.free:
             try:
                 await self._copier.copy(self.settings.copy_bytes_max)

@@ -23,6 +23,8 @@ from sos_client.wire.errors import (
     ProtocolError,
     RefusedError,
 )
+from sos_server.rows import Claimed, ObjectDeleted, Row
+from tests.sos_server.forging import forged_batch, sprayed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -37,6 +39,8 @@ DEADLINES: Final = Deadlines(connect_seconds=2.0, answer_seconds=4.0, retry_seco
 SHARED: Final = "shared"
 OBJECTS: Final = ("a", "b", "c")
 RIVAL_PIECE_BYTES: Final = 64
+GENERATIONS: Final = 24
+"""So many log files are begun in a run, more or less."""
 RIVAL: Final = "rival"
 """The one object that somebody else may delete while one appends to it."""
 PASSING: Final = frozenset(
@@ -46,6 +50,13 @@ PASSING: Final = frozenset(
         *(ErrorCode.NOT_FOUND, ErrorCode.SEALED, ErrorCode.NOT_SEALED, ErrorCode.RANGE, ErrorCode.RETAINED),
     }
 )
+ABOUT_THE_OBJECT: Final = frozenset(
+    {
+        *(ErrorCode.NOT_FOUND, ErrorCode.BUSY, ErrorCode.WRONG_SIZE),
+        *(ErrorCode.SEALED, ErrorCode.NOT_SEALED, ErrorCode.RETAINED),
+    }
+)
+"""Whoever is told one of these has passed the claim."""
 
 
 class Actor:
@@ -139,6 +150,7 @@ class Actor:
         holder: bytes = b"",
         piece_bytes: int | None = None,
         pieces: int | None = None,
+        payload: Callable[[], bytes] | None = None,
     ) -> bytes:
         """Append a few pieces behind `content`; returns all of it, synced."""
         self.model.appending(key)
@@ -148,7 +160,7 @@ class Actor:
         async with client.append(*key, size=len(content), prefix_crc=crc, epoch=epoch, holder=holder) as stream:
             try:
                 for _ in range(self.chance.choice([0, 1, 3, 10, 30]) if pieces is None else pieces):
-                    data = self.chance.randbytes(piece_bytes or self._piece_bytes())
+                    data = payload() if payload else self.chance.randbytes(piece_bytes or self._piece_bytes())
                     self.model.sent(key, len(sent), data, prefix_crc=crc, epoch=epoch)
                     sent += data
                     crc = crc32c(data, crc)
@@ -243,7 +255,8 @@ async def own_by_claim(actor: Actor, client: SosClient) -> None:
     known = model.claim(SHARED)
     using = await client.use(SHARED, create=True)
     model.claim_seen(SHARED, known, using.epoch, using.holder)
-    epoch, holder = using.epoch + 1, chance.randbytes(16)
+    # Sometimes the epoch that somebody else has already: it must not be granted twice.
+    epoch, holder = using.epoch + chance.choice([0, 1, 1, 1, 1]), chance.randbytes(16)
     await client.fence(SHARED, epoch, holder)
     model.fenced(SHARED, epoch, holder)
     fresh = set(OBJECTS)
@@ -264,6 +277,50 @@ async def own_by_claim(actor: Actor, client: SosClient) -> None:
         finally:
             fresh.discard(key[1])
         await actor.pause()
+        if model.claim(SHARED)[0] > epoch:
+            await _change_as_a_zombie(actor, client, key, epoch, holder)
+
+
+async def _change_as_a_zombie(actor: Actor, client: SosClient, key: Key, epoch: int, holder: bytes) -> None:
+    """Seal and delete under a claim after a newer one was granted: each must be refused, and for that reason."""
+    newer = actor.model.claim(key[0])[0]
+    for verb in actor.chance.sample(["SEAL", "DELETE"], 2):
+        size = actor.model.facts(key).size_min
+        try:
+            if verb == "SEAL":
+                await client.seal(*key, size=size, epoch=epoch, holder=holder)
+            else:
+                await client.delete(*key, epoch=epoch, holder=holder)
+            answer = "was taken"
+        except RefusedError as error:
+            if error.code is ErrorCode.FENCED or error.code not in ABOUT_THE_OBJECT:
+                continue
+            answer = f"was answered with {error.code.name}"
+        actor.world.require(
+            promise=False,
+            sentence=f"{'/'.join(key)}: {verb} under claim {epoch} {answer}, although {newer} was granted",
+        )
+
+
+async def forge(actor: Actor, client: SosClient) -> None:
+    """Write what looks like batches of the commit log, with rows that would change what is others'."""
+    chance, key = actor.chance, (f"of-{actor.name}", "f")
+    await client.use(key[0], create=True)
+    info = await actor.stat(client, key)
+    content = await actor.read(client, key, 0, info.size) if info is not None and info.size else b""
+
+    def payload() -> bytes:
+        rows: list[Row] = [
+            Claimed(chance.randrange(1, 9), 4_000_000_000, b"E" * 16),
+            ObjectDeleted(chance.randrange(1, 30)),
+        ]
+        return sprayed(
+            forged_batch(rows, generation=chance.randrange(2, GENERATIONS), number=chance.randrange(9))
+            for _ in range(3)
+        )
+
+    await actor.append_some(client, key, content, payload=payload, pieces=chance.randrange(1, 8))
+    await trio.sleep(chance.uniform(0, 0.5))
 
 
 async def read_around(actor: Actor, client: SosClient) -> None:

@@ -90,6 +90,25 @@ def _any_generation(right: Right, log: memoryview, start: int, *, generation: in
     return right(log, start, generation=generation, nonce=nonce, number=number)
 
 
+def _any_nonce(right: Right, log: memoryview, start: int, *, generation: int, nonce: bytes, number: Any) -> Any:
+    found = log_format._batch_header_at(log, start)
+    return right(log, start, generation=generation, nonce=found.nonce if found else nonce, number=number)
+
+
+async def _as_the_holder(right: Right, namespace: Namespace, name: str, *, claim: Claim | None, **fields: Any) -> Any:
+    """What anybody asks for is done as if the holder of the claim had."""
+    return await right(namespace, name, claim=namespace.claim, **fields)
+
+
+async def _grant_again(right: Right, namespace: Namespace, claim: Claim) -> None:
+    """An epoch that is not less than the granted one is good enough."""
+    current = namespace._stored.claim
+    if current is not None and claim.epoch == current.epoch:
+        await namespace._store.commit(Claimed(namespace._stored.number, claim.epoch, claim.holder))
+    else:
+        await right(namespace, claim)
+
+
 def _no_back_links(right: Right, *args: Any, **named: Any) -> recovery.Chain:
     chain = right(*args, **named)
     return recovery.Chain([recovery.Generation(found.header, None) for found in chain.generations], chain.reports)
@@ -193,6 +212,16 @@ SERVER_BUGS: Final = (
         plant=wrapped(log_format, "read_batch", _any_generation),
     ),
     PlantedBug(
+        name="no nonce compared",
+        breaks="recovery takes for a batch what a client wrote, if only its generation is right",
+        plant=wrapped(log_format, "read_batch", _any_nonce),
+    ),
+    PlantedBug(
+        name="copier skips what it cannot read",
+        breaks="a batch that is damaged in the log of a running server is passed over, and the log freed",
+        plant=replaced(Copier, "_add_known", lambda *_: iter(())),
+    ),
+    PlantedBug(
         name="back-link ignored",
         breaks="recovery takes batches behind the end that the next generation's header states",
         plant=wrapped(starting, "chain_of", _no_back_links),
@@ -211,6 +240,16 @@ SERVER_BUGS: Final = (
         name="ignore the claim",
         breaks="requests are taken whatever claim they name",
         plant=replaced(Namespace, "_check_claim", _nothing),
+    ),
+    PlantedBug(
+        name="SEAL and DELETE whatever the claim",
+        breaks="an owner that was replaced may still seal and delete",
+        plant=together(wrapped(Namespace, "seal", _as_the_holder), wrapped(Namespace, "delete", _as_the_holder)),
+    ),
+    PlantedBug(
+        name="one epoch, two holders",
+        breaks="FENCE with the epoch that somebody else has is granted",
+        plant=wrapped(Namespace, "fence", _grant_again),
     ),
     PlantedBug(
         name="fence without eviction",

@@ -21,12 +21,14 @@ from tests.simulation.server_actors import (
     Actor,
     append_against_rivals,
     append_impatiently,
+    forge,
     own_by_claim,
     read_around,
     write_alone,
 )
 from tests.simulation.server_model import ServerModel
 from tests.simulation.server_process import serve
+from tests.simulation.server_rot import Flip, flip_in_an_object, flip_in_the_log
 from tests.simulation.world import World, until
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ RECOVERY_SECONDS: Final = 60.0
 
 WORKS: Final = (
     *(append_against_rivals, append_against_rivals, own_by_claim, own_by_claim),
-    *(write_alone, append_impatiently, read_around),
+    *(write_alone, append_impatiently, read_around, forge),
 )
 
 
@@ -73,6 +75,7 @@ PROFILES: Final = (
         disk_errors={"sync": 0.003, "write": 0.002, "sync_directory": 0.01, "read": 0.001},
         stall_rate=0.005,
     ),
+    Profile(name="rot", rounds=3, events={"rot": 8, "kill": 2, "power cut": 2, "stop": 2, "client crash": 1}),
     Profile(name="full disk", events={"fill": 4, "power cut": 2, "kill": 1}, capacity_bytes=32 << 20),
     Profile(
         name="everything",
@@ -105,6 +108,7 @@ class _ServerRun:
         self.chance = world.chance("faults")
         self.server = SimulatedHost(world, SERVER, serve, capacity_bytes=profile.capacity_bytes)
         self.actors: list[Actor] = []
+        self.flips: list[Flip] = []
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -168,6 +172,8 @@ class _ServerRun:
                 self.server.faults.fail_at(operation, nth=chance.randrange(1, 6))
             case "believe the page cache":
                 await self._believe_the_page_cache(nursery)
+            case "rot":
+                self._rot()
             case "fill":
                 await self._fill()
             case "clock jump":
@@ -197,6 +203,13 @@ class _ServerRun:
         await trio.sleep(self.chance.uniform(0, 2))
         self.world.network.heal()
 
+    def _rot(self) -> None:
+        flip = self.chance.choice([flip_in_the_log, flip_in_the_log, flip_in_an_object])(self.server.drive, self.chance)
+        if flip is not None:
+            self.world.note("rot", f"{flip.path} {flip.offset}")
+            self.model.rotted = True
+            self.flips.append(flip)
+
     async def _fill(self) -> None:
         drive = self.server.drive
         drive.capacity_bytes -= max(0, drive.free_bytes - self.chance.choice([0, 10_000, 100_000, 1_000_000]))
@@ -220,8 +233,13 @@ class _ServerRun:
             self.server.start(nursery)
 
     def _check_refusal(self) -> None:
-        reason = self.server.refused_to_start
-        self.world.require(reason is None or self.model.rotted, f"the server would not start: {reason}")
+        """A server may refuse to start because of rot in its log: the next one finds that repaired, as from a copy."""
+        reason, self.server.refused_to_start = self.server.refused_to_start, None
+        flips = [flip for flip in self.flips if flip.path.startswith("log/")] if reason is not None else []
+        self.world.require(reason is None or bool(flips), f"the server would not start: {reason}")
+        for flip in flips:
+            flip.undo()
+            self.flips.remove(flip)
 
     async def _end_round(self, nursery: trio.Nursery, *, last: bool) -> None:
         """Power off, everything repaired, power on: now all that is there must be right."""
@@ -276,7 +294,13 @@ async def _audit(auditor: Actor, client: SosClient) -> None:
             if info is None:
                 model.absent(key, model.mark(key))
             else:
-                content = await client.get(*key)
+                try:
+                    content = await client.get(*key)
+                except RefusedError as error:
+                    rotted = error.code is ErrorCode.DAMAGED and model.rotted
+                    auditor.world.require(rotted, f"GET {'/'.join(key)}: {error}")
+                    model.info(key, model.mark(key), info)
+                    continue
                 model.check_object(key, info, content)
                 auditor.world.counts["objects audited"] += 1
         auditor.world.require(not listed, f"{namespace} has objects that nobody made: {sorted(listed)}")

@@ -215,8 +215,10 @@ def test_a_full_disk_refuses_appends_and_nothing_else(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_disk_that_others_filled_is_claimed_read_and_cleaned(seed: int) -> None:
-    """Nothing can be copied any more, so the log fills up. Claims, seals and deletes find room in it all the same, after
-    restarts, too: without them nobody could take over, or make room."""
+    """Nothing can be copied any more, so the log fills up. Claims, seals and deletes find room in it all the same.
+
+    After restarts, too: without them nobody could take over, or make room.
+    """
 
     async def main() -> None:
         world = StoreWorld(seed, capacity_bytes=24 << 20)
