@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sos_client.wire.connection import Connection
     from sos_server.appender import Appender
     from sos_server.contents import Claim
+    from sos_server.held_frames import HeldFrames
     from sos_server.metrics import Traffic
     from sos_server.namespace import Namespace
     from sos_server.outgoing import Outgoing
@@ -39,7 +40,13 @@ class AppendMode:
     """
 
     def __init__(
-        self, connection: Connection, stream: trio.abc.Stream, outgoing: Outgoing, poller: Poller, traffic: Traffic
+        self,
+        connection: Connection,
+        stream: trio.abc.Stream,
+        outgoing: Outgoing,
+        poller: Poller,
+        traffic: Traffic,
+        held_frames: HeldFrames,
     ) -> None:
         self._connection = connection
         self._stream = stream
@@ -47,6 +54,8 @@ class AppendMode:
         self._outgoing = outgoing
         self._poller = poller
         self._traffic = traffic
+        self._held_frames = held_frames
+        self._holds = False  # a part of a frame, that counts
         self._appender: Appender | None = None
         self._acknowledging = False
         self._ack_waits = False
@@ -82,6 +91,8 @@ class AppendMode:
         finally:
             self._acknowledging = False
             self._outgoing.on_idle = None
+            if self._holds:
+                self._held_frames.hold(self._give_up, 0)
             appender.abandon()
         if failure := self._failure or self._stopped_by:
             raise failure
@@ -178,6 +189,10 @@ class AppendMode:
     def _take(self, data: bytes | bytearray | memoryview) -> None:
         if len(data):
             self._consume(data)
+            held_bytes = self._connection.midway_bytes
+            if held_bytes or self._holds:
+                self._holds = held_bytes > 0
+                self._held_frames.hold(self._give_up, held_bytes)
         else:
             self._end_of_stream = True
             self._wake()
@@ -253,6 +268,10 @@ class AppendMode:
         self._failure = self._failure or failure
         self._acknowledging = False
         self._wake()
+
+    def _give_up(self, refusal: RefusedError) -> None:
+        self._holds = False
+        self._fail(refusal)
 
     def _wake(self) -> None:
         if self._parked is not None:

@@ -64,7 +64,14 @@ async def append(session: Session, request: m.Append) -> None:
     namespace = session.allowed(Right.APPEND)
     check_name(request.object)
     service = session.service
-    mode = AppendMode(session.connection, session.stream, session.outgoing, service.poller, service.traffic)
+    mode = AppendMode(
+        session.connection,
+        session.stream,
+        session.outgoing,
+        service.poller,
+        service.traffic,
+        service.held_frames,
+    )
     session.mode = mode
     try:
         if not await mode.run(namespace, request, _claim(request), session.instance):

@@ -15,6 +15,7 @@ from sos_client.serving.pace import PaceLimits
 from sos_client.serving.poller import Poller
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_server.config import LimitsSection
+from sos_server.held_frames import HeldFrames
 from sos_server.metrics import Traffic
 from sos_server.reading import ReadShare
 from sos_server.session import Session
@@ -51,6 +52,7 @@ class Service:
         self.access = access or Access(None)
         self.limits = limits or LimitsSection()
         self.traffic = Traffic()
+        self.held_frames = HeldFrames()
         self.share = ReadShare(self.limits.read_bytes_max)
         self.poller = Poller(store.begin_round, store.end_round)
         self.sessions: dict[Session, None] = {}  # not a set: its order would differ from run to run

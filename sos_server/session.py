@@ -12,11 +12,11 @@ import trio
 
 from sos_client.serving.access import Grant, Right, TokenRefusedError
 from sos_client.serving.pace import Pace
-from sos_client.serving.plain_stream import RECEIVE_BYTES_MAX, PlainStream
+from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire import messages as m
 from sos_client.wire.connection import Connection, Role
 from sos_client.wire.errors import REFUSALS, ErrorCode, ProtocolError, RefusedError
-from sos_client.wire.limits import PROTOCOL_VERSION
+from sos_client.wire.limits import PROTOCOL_VERSION, REQUEST_BYTES_MAX
 from sos_server.appending import AppendMode
 from sos_server.outgoing import Outgoing
 from sos_server.requests import ANSWERS, PeerLeftError
@@ -70,6 +70,7 @@ class Session:
         self._pace = Pace(service.pace_limits, self._bytes_moved)
         self._receiving: trio.CancelScope | None = None
         self._waiting_since = 0.0
+        self._holds = False
         self._scope = trio.CancelScope()
         self._verdict: RefusedError | None = None
         self._failure: Exception | None = None
@@ -90,6 +91,8 @@ class Session:
             reason = RefusedError(ErrorCode.PROTOCOL, str(error))
         except RefusedError as error:
             reason = error
+        finally:
+            self._hold(0)
         if self._failure is not None:
             raise self._failure
         if self._scope.cancelled_caught:
@@ -161,6 +164,7 @@ class Session:
             self._next = None
             return given_back
         while (message := self.connection.next_event()) is None:
+            self._hold(self.connection.midway_bytes)
             data = await self._receive_bytes()
             if not data:
                 raise PeerLeftError
@@ -168,7 +172,19 @@ class Session:
                 raise ProtocolError("this port speaks without TLS, and the connection began with it")
             self._bytes_received += len(data)
             self.connection.receive(data)
+        self._hold(0)
         return message
+
+    def _hold(self, midway_bytes: int) -> None:
+        """Account for DATA of a refused append, whose frames come whole before they are thrown away."""
+        held_bytes = midway_bytes if midway_bytes > REQUEST_BYTES_MAX else 0
+        if held_bytes or self._holds:
+            self._holds = held_bytes > 0
+            self.service.held_frames.hold(self._give_up, held_bytes)
+
+    def _give_up(self, refusal: RefusedError) -> None:
+        self._holds = False
+        self.cut(refusal)
 
     def give_back(self, message: m.Message) -> None:
         """What `receive` gave was not for its caller: it is the next that `receive` gives."""
@@ -237,13 +253,16 @@ class Session:
             await self.send(m.Error.of(refusal))
 
     async def _receive_bytes(self) -> bytes:
-        """What has come; empty at the end. Interrupted by ``end``, it raises the verdict."""
+        """What has come, not much at a time: it is kept while a request before it is worked on. Empty at the end.
+
+        Interrupted by ``end``, it raises the verdict.
+        """
         self._waiting_since = trio.current_time()
         try:
             with trio.CancelScope() as self._receiving:
                 if self._plain is not None:
-                    return bytes(await self._plain.receive_view())
-                return bytes(await self.stream.receive_some(RECEIVE_BYTES_MAX))
+                    return bytes(await self._plain.receive_view(REQUEST_BYTES_MAX))
+                return bytes(await self.stream.receive_some(REQUEST_BYTES_MAX))
         finally:
             self._receiving = None
         assert self._verdict is not None, "only end() cancels the wait"

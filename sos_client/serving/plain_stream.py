@@ -65,13 +65,13 @@ class PlainStream(trio.abc.Stream):
         self._buffer = kept_buffer()
         self._direct_calls = 0
 
-    def receive_now(self) -> memoryview | None:
+    def receive_now(self, bytes_max: int = KEPT_BUFFER_BYTES) -> memoryview | None:
         """What has arrived, without waiting: None if nothing has, an empty view at the end of the stream.
 
         The view is of the shared buffer: take what is in it before the next ``await``.
         """
         try:
-            count = self.socket.recv_into(self._buffer)
+            count = self.socket.recv_into(self._buffer, bytes_max)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError as error:
@@ -79,13 +79,13 @@ class PlainStream(trio.abc.Stream):
         self.bytes_moved += count
         return self._buffer[:count]
 
-    async def receive_view(self) -> memoryview:
+    async def receive_view(self, bytes_max: int = KEPT_BUFFER_BYTES) -> memoryview:
         """Like ``receive_now``, but waits until there is something (or the end: an empty view)."""
         if self._direct_calls >= DIRECT_CALLS_MAX:
             self._direct_calls = 0
             await trio.lowlevel.checkpoint()
         while True:
-            view = self.receive_now()
+            view = self.receive_now(bytes_max)
             if view is not None:
                 self._direct_calls += 1
                 return view

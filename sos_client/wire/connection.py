@@ -25,6 +25,7 @@ from sos_client.wire.limits import (
     FRAME_BYTES_MAX_LEAST,
     LENGTH_BYTES,
     PIPELINED_REQUESTS_MAX,
+    REQUEST_BYTES_MAX,
 )
 from sos_client.wire.messages import Answer, Message, MessageType, Request
 
@@ -124,6 +125,7 @@ class Connection:
         self._exchanges: deque[Exchange] = deque()  # in the order of their requests; the first is being answered
         self._mode: Exchange | None = None  # the append or follow whose answer is not over and that was not left
         self._pings = 0
+        self._greeted = False
         self._broken = False
 
     @property
@@ -140,6 +142,11 @@ class Connection:
     def midway(self) -> bool:
         """Whether the peer owes the rest of a frame."""
         return self._splitter.midway
+
+    @property
+    def midway_bytes(self) -> int:
+        """How much of such a frame is kept."""
+        return self._splitter.midway_bytes
 
     @property
     def drained(self) -> bool:
@@ -271,7 +278,14 @@ class Connection:
         else:
             self._begin(request, mode_begins=move in (Move.APPEND, Move.FOLLOW))
         self.state = after
+        if self._greeted:
+            self._limit_frames()
         return leaves and mode is None
+
+    def _limit_frames(self) -> None:
+        """A server takes large frames only where DATA may come, so that nobody else makes it keep what has come."""
+        large = self.role is Role.CLIENT or self.state in (State.APPENDING, State.DISCARDING)
+        self._splitter.frame_bytes_max = self._frame_bytes_max if large else REQUEST_BYTES_MAX
 
     def _begin(self, request: Request, *, mode_begins: bool) -> None:
         self._count_unanswered()
@@ -313,7 +327,8 @@ class Connection:
             raise ProtocolError(
                 f"WELCOME offers frames of {welcome.frame_bytes_max}; {FRAME_BYTES_MAX_LEAST} is the least"
             )
-        self._splitter.frame_bytes_max = self._frame_bytes_max
+        self._greeted = True
+        self._limit_frames()
         if self.role is Role.CLIENT:
             self.peer_frame_bytes_max = welcome.frame_bytes_max
 

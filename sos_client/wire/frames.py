@@ -46,6 +46,11 @@ class FrameSplitter:
         return self._partial is not None
 
     @property
+    def midway_bytes(self) -> int:
+        """How much of a frame that has begun is kept."""
+        return 0 if self._partial is None else len(self._partial)
+
+    @property
     def drained(self) -> bool:
         """Whether nothing is left of what was fed, and no frame has begun."""
         return self._position == self._data_bytes and self._partial is None

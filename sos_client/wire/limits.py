@@ -18,6 +18,9 @@ FRAME_BYTES_MAX_LEAST: Final = 1 << 20
 """What any server takes once it has answered HELLO, so that a client need not cut control bodies or `DATA_BYTES`."""
 FRAME_BYTES_MAX_BEFORE_HELLO: Final = 4 << 10
 """Nobody unknown gets more memory than this. HELLO needs under 200 bytes."""
+REQUEST_BYTES_MAX: Final = 16 << 10
+"""What a server takes of a frame outside an append: no request needs 2 KiB, and somebody who may only read could make
+it keep a frame of the full size on each connection."""
 CONTROL_BYTES_MAX: Final = 1 << 20
 """The largest msgpack body: a full LISTING of the longest names is about a fifth of it."""
 DATA_BYTES_MAX: Final = FRAME_BYTES_MAX - TYPE_BYTES - DATA_HEADER_BYTES
@@ -46,6 +49,6 @@ PIPELINED_REQUESTS_MAX: Final = 1024
 
 assert DATA_BYTES <= DATA_BYTES_MAX
 assert DATA_BYTES < FRAME_BYTES_MAX_LEAST <= FRAME_BYTES_MAX
-assert FRAME_BYTES_MAX_BEFORE_HELLO < CONTROL_BYTES_MAX <= FRAME_BYTES_MAX
+assert FRAME_BYTES_MAX_BEFORE_HELLO < REQUEST_BYTES_MAX < CONTROL_BYTES_MAX <= FRAME_BYTES_MAX
 assert LIST_ENTRIES_MAX * (NAME_BYTES_MAX + 72) < CONTROL_BYTES_MAX, "a full page must fit into one frame"
 assert FRAME_BYTES_MAX < 1 << 31, "a frame's length must fit a signed 32-bit integer (Java)"

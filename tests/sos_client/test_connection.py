@@ -169,6 +169,19 @@ def test_before_welcome_frames_are_small_and_after_it_large() -> None:
     assert pair.client.peer_frame_bytes_max == 1 << 20
 
 
+@pytest.mark.parametrize("state", [state for state in State if state not in (State.OPENING, State.CLOSED)])
+def test_a_server_takes_large_frames_only_where_data_may_come(state: State) -> None:
+    server = reach(state).server
+    server.receive(frame_header(0x40, 1 << 20) + bytes(20_000))
+    if state in (State.APPENDING, State.DISCARDING):
+        assert server.next_event() is None
+        assert (server.midway, server.midway_bytes) == (True, 20_005)
+    else:
+        with pytest.raises(ProtocolError, match="1 to 16384 are allowed"):
+            server.next_event()
+        assert server.midway_bytes == 0
+
+
 def test_nobody_sends_a_frame_that_the_peer_does_not_take() -> None:
     pair = Pair(opened=False)
     pair.ask(HELLO)

@@ -83,6 +83,7 @@ def test_the_limits_are_the_limits() -> None:
         limits.FRAME_BYTES_MAX,
         limits.FRAME_BYTES_MAX_BEFORE_HELLO,
         limits.FRAME_BYTES_MAX_LEAST,
+        limits.REQUEST_BYTES_MAX,
         limits.TEXT_BYTES_MAX,
         limits.NAME_BYTES_MAX,
         limits.LIST_ENTRIES_MAX,
