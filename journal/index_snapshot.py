@@ -28,7 +28,7 @@ from journal.nodes import (
     iter_extents,
     objects_and_lengths,
 )
-from journal.operation_window import ANSWERS_MAX, CLIENTS_MAX
+from journal.operation_window import CLIENTS_MAX, FULL_ANSWERS
 from journal.path_claims import CLAIMS_MAX, ENDED_MAX
 from journal.paths import name_of, parent_of
 from journal.record import CHAIN_BYTES, CLIENT_BYTES, META_BYTES_MAX, NUMBER_MAX, Chain, Epoch, Lsn
@@ -210,9 +210,9 @@ def _image(values: list[object], version: int) -> Image:
         image.claims.add(path, claim)
     for path, claim in _path_claims(ended, most=ENDED_MAX):
         image.claims.add_ended(path, claim)
-    for client, sequence in (_list(item, 2) for item in _list(expired, most=CLIENTS_MAX + ANSWERS_MAX)):
+    for client, sequence in (_list(item, 2) for item in _list(expired, most=CLIENTS_MAX + FULL_ANSWERS)):
         image.operations.restore_expired(_exactly(client, CLIENT_BYTES), _number(sequence))
-    image.operations.restore_answers(_answers(_list(answers, most=ANSWERS_MAX)))
+    image.operations.restore_answers(_answers(_list(answers, most=FULL_ANSWERS)))
     return image
 
 

@@ -34,7 +34,7 @@ from journal.content import Content
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, refused
 from journal.housekeeping import Housekeeping
 from journal.local_log import open_local_log
-from journal.log import Log
+from journal.log import Log, monotonic_ms
 from journal.member_links import member_links
 from journal.opening import take_over
 from journal.operation_window import OperationWindow, used_already
@@ -82,6 +82,7 @@ class Journal:
         if opened.snapshot is not None:
             progress.keep(opened.snapshot, ())
         self.pending = opened.image
+        self.pending.operations.run_by(monotonic_ms)
         self.acknowledged = opened.image.copy(OperationWindow())
         self.acknowledged.keeps_answers = False
         self.replicas = ReplicaSet(self, damaged=opened.damaged)

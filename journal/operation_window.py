@@ -4,6 +4,10 @@ Answers to operations that left a record are rebuilt from records and lie in ind
 (refusals, "there was nothing to delete") are in memory only. An operation id older than what is kept is refused
 (EXPIRED), never run.
 
+A client may ask again until its deadline, so an answer is kept for longer than that, however many there are. When there
+are too many, those go first whose clients have had so many later ones that they do not wait for these any more; when
+there are none of these, no further change is taken for a while.
+
 Recorded answers are kept packed, as index snapshots have them: there are up to 65,536, hardly one is ever asked for, a
 snapshot takes them all, and the garbage collector need not look at bytes.
 """
@@ -14,23 +18,31 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
-from journal.errors import JournalCode, JournalError, SupersededError, refused
+from journal.errors import JournalCode, JournalError, SupersededError, UnavailableError, refused
+from journal.paths import PATH_BYTES_MAX
 from journal.volume import FileStatus, OperationId
 from sos_client.wire.msgpack_edge import pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Answer: TypeAlias = "FileStatus | bool | JournalError | None"
 
 # Clients give up after 120 s; answers are kept five times as long, unless more than ANSWERS_MAX come in that time.
 WINDOW_MS: Final = 600_000
+DEADLINE_MS: Final = 125_000
+# The last answers of each client are kept until its deadline: it must not be further ahead of what it still waits for.
+CLIENT_ANSWERS_MIN: Final = 16
 # Time from one answer to the next counts as this at most: a wall clock set forward by an hour, or a takeover by a
 # service whose clock is ahead, must not expire what somebody is about to ask for again.
 STEP_MS_MAX: Final = 60_000
 ANSWERS_MAX: Final = 65_536
-# After their answers are gone, this many clients are remembered by the last operation that expired: 16 + 8 bytes each.
-CLIENTS_MAX: Final = 16_384
+# When all answers are the last ones of so many clients, as many again are kept. It is full then: 8,192 clients at least
+# have made 16 changes each in two minutes, twice as many as a service has connections.
+FULL_ANSWERS: Final = 2 * ANSWERS_MAX
+# After their answers are gone, this many clients are remembered by the last operation that expired: as many as can come
+# while answers must be kept, so that an id is refused for that long again.
+CLIENTS_MAX: Final = FULL_ANSWERS
 
 
 class KeptAnswer(NamedTuple):
@@ -51,26 +63,46 @@ class _Client:
     answers: dict[int, Entry] = field(default_factory=dict)
 
 
+_NOBODY: Final = _Client()
+
+
 class OperationWindow:
     """Answers by operation id, bounded by time and by number."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        """`clock`: milliseconds that nobody sets; without it ages are counted by the records' times."""
+        self._clock = clock
+        self._now_ms = 0  # of the clock, or the record, that the last answer is from
         self._clients: OrderedDict[bytes, _Client] = OrderedDict()
-        # Client, sequence, time of the record, age of the window at that time, answer; oldest first.
+        # Client, sequence, time of the record, age of the window at that time, answer; oldest first. Some that have
+        # gone before their time lie among them.
         self._kept: deque[tuple[bytes, int, int, int, Entry]] = deque()
+        self._count = 0
+        self._busy: dict[bytes, None] = {}  # clients with more than CLIENT_ANSWERS_MIN answers
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return self._count
+
+    def run_by(self, clock: Callable[[], int]) -> None:
+        """From now on ages are counted by this clock: records' times run ahead of it when there are many."""
+        self._clock, self._now_ms = clock, clock()
+
+    @property
+    def full(self) -> bool:
+        """Whether another answer would have to take the place of one that its client may still ask for."""
+        if self._count < FULL_ANSWERS or self._busy:
+            return False
+        return self._clock is not None and self._age_ms(self._clock()) - self._kept[0][3] < DEADLINE_MS
 
     def find(self, operation: OperationId) -> KeptAnswer | None:
-        """The first answer, or None if the operation has not been answered.
+        """The first answer, or None if the operation has not been answered and may be run.
 
-        SupersededError (EXPIRED) if nobody can tell.
+        SupersededError (EXPIRED) if nobody can tell; UnavailableError if it must not be run before there is room.
         """
-        client = self._clients.get(operation.client)
-        if client is None:
-            return None
+        client = self._clients.get(operation.client) or _NOBODY
         kept = client.answers.get(operation.sequence)
+        if kept is None and operation.sequence > client.expired and self.full:
+            raise _too_many_changes()
         if kept is None and operation.sequence <= client.expired:
             raise SupersededError(
                 JournalCode.EXPIRED,
@@ -90,9 +122,9 @@ class OperationWindow:
         else:
             entry = KeptAnswer(operation, time_ms, answer, recorded)
         self._add(name, sequence, time_ms, entry)
-        first_age_ms, last_age_ms = self._kept[0][3], self._kept[-1][3]
-        if first_age_ms < last_age_ms - WINDOW_MS or len(self._kept) > ANSWERS_MAX:
-            self._expire(last_age_ms - WINDOW_MS)
+        last_age_ms = self._kept[-1][3]
+        if self._kept[0][3] < last_age_ms - WINDOW_MS or self._count > ANSWERS_MAX:
+            self._expire(last_age_ms)
         if len(self._clients) > CLIENTS_MAX:
             self._forget_clients()
 
@@ -102,21 +134,46 @@ class OperationWindow:
             client = self._clients[name] = _Client()
         else:
             self._clients.move_to_end(name)
-        if sequence in client.answers:
+        answers = client.answers
+        if sequence in answers:
             return
-        client.answers[sequence] = entry
-        age_ms = 0
-        if self._kept:
-            _, _, last_ms, last_age_ms, _ = self._kept[-1]
-            age_ms = last_age_ms + min(time_ms - last_ms, STEP_MS_MAX)
-        self._kept.append((name, sequence, time_ms, age_ms, entry))
+        answers[sequence] = entry
+        self._count += 1
+        if len(answers) > CLIENT_ANSWERS_MIN:
+            self._busy[name] = None
+        now_ms = time_ms if self._clock is None else self._clock()
+        self._kept.append((name, sequence, time_ms, self._age_ms(now_ms), entry))
+        self._now_ms = now_ms
 
-    def _expire(self, before_age_ms: int) -> None:
-        while self._kept and (self._kept[0][3] < before_age_ms or len(self._kept) > ANSWERS_MAX):
-            name, sequence, _, _, _ = self._kept.popleft()
-            client = self._clients[name]
-            del client.answers[sequence]
-            client.expired = max(client.expired, sequence)
+    def _age_ms(self, now_ms: int) -> int:
+        if not self._kept:
+            return 0
+        step_ms = now_ms - self._now_ms
+        return self._kept[-1][3] + (min(step_ms, STEP_MS_MAX) if self._clock is None else step_ms)
+
+    def _expire(self, age_ms: int) -> None:
+        """Drop what is older than the window; what is too much, of busy clients first, then what no client asks for."""
+        while self._count > ANSWERS_MAX and self._busy:
+            name = next(iter(self._busy))
+            self._drop(name, next(iter(self._clients[name].answers)))
+        if len(self._kept) > 2 * FULL_ANSWERS:
+            self._kept = deque(one for one in self._kept if self._has(one[0], one[1], one[4]))
+        while self._kept:
+            name, sequence, _, its_age_ms, entry = self._kept[0]
+            if self._has(name, sequence, entry):
+                too_many = self._count > ANSWERS_MAX and its_age_ms < age_ms - DEADLINE_MS
+                if its_age_ms >= age_ms - WINDOW_MS and not too_many and self._count <= FULL_ANSWERS:
+                    return
+                self._drop(name, sequence)
+            self._kept.popleft()
+
+    def _drop(self, name: bytes, sequence: int) -> None:
+        client = self._clients[name]
+        del client.answers[sequence]
+        self._count -= 1
+        if len(client.answers) <= CLIENT_ANSWERS_MIN:
+            self._busy.pop(name, None)
+        client.expired = max(client.expired, sequence)
 
     def _forget_clients(self) -> None:
         for _ in range(len(self._clients) - CLIENTS_MAX):
@@ -127,7 +184,13 @@ class OperationWindow:
 
     def answers(self) -> list[bytes]:
         """What a snapshot must carry, oldest first: msgpack of [client, sequence, time, answer] each."""
-        return [kept for _, _, _, _, kept in self._kept if type(kept) is bytes]
+        return [
+            kept for name, sequence, _, _, kept in self._kept if type(kept) is bytes and self._has(name, sequence, kept)
+        ]
+
+    def _has(self, name: bytes, sequence: int, entry: Entry) -> bool:
+        client = self._clients.get(name)
+        return client is not None and client.answers.get(sequence) is entry
 
     def expired(self) -> Iterator[tuple[bytes, int]]:
         """Each client whose operations have begun to expire, with the last one that did, longest silent first."""
@@ -145,19 +208,32 @@ class OperationWindow:
         for name, sequence, time_ms, entry in packed:
             self._add(name, sequence, time_ms, entry)
         if self._kept:
-            self._expire(self._kept[-1][3] - WINDOW_MS)
+            self._expire(self._kept[-1][3])
         self._forget_clients()
 
     def copy(self, until_ms: int | None = None) -> OperationWindow:
         """An independent copy (answers themselves are shared: they never change), without those after `until_ms`."""
-        other = OperationWindow()
-        other._kept = self._kept.copy()
+        other = OperationWindow(self._clock)
+        other._kept, other._count, other._now_ms = self._kept.copy(), self._count, self._now_ms
+        other._busy = self._busy.copy()
         for client, state in self._clients.items():
             other._clients[client] = _Client(expired=state.expired, answers=dict(state.answers))
         while until_ms is not None and other._kept and other._kept[-1][2] > until_ms:
-            client, sequence, _, _, _ = other._kept.pop()
-            del other._clients[client].answers[sequence]
+            client, sequence, _, _, entry = other._kept.pop()
+            if other._has(client, sequence, entry):
+                del other._clients[client].answers[sequence]
+                other._count -= 1
+                if len(other._clients[client].answers) <= CLIENT_ANSWERS_MIN:
+                    other._busy.pop(client, None)
         return other
+
+
+def _too_many_changes() -> JournalError:
+    return UnavailableError(
+        JournalCode.UNAVAILABLE,
+        f"{FULL_ANSWERS} answers are kept for clients that may ask for them again; the change was not made: ask again "
+        "in a moment, and use one client for many changes",
+    )
 
 
 def used_already(operation: OperationId) -> JournalError:
@@ -177,7 +253,7 @@ def _packed(client: bytes, sequence: int, time_ms: int, answer: Answer) -> bytes
 
 
 def _unpacked(packed: bytes) -> KeptAnswer:
-    client, sequence, time_ms, given = cast("list[Any]", unpack(packed))
+    client, sequence, time_ms, given = cast("list[Any]", unpack(packed, string_bytes_max=PATH_BYTES_MAX))
     answer = given
     if type(given) is list:
         path, size, modified_ms, crc = given

@@ -7,9 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal import operation_window
-from journal.errors import JournalCode, SupersededError, refused
-from journal.operation_window import STEP_MS_MAX, WINDOW_MS, OperationWindow, used_already
-from journal.volume import OperationId
+from journal.errors import JournalCode, SupersededError, UnavailableError, refused
+from journal.operation_window import (
+    CLIENT_ANSWERS_MIN,
+    DEADLINE_MS,
+    STEP_MS_MAX,
+    WINDOW_MS,
+    OperationWindow,
+    used_already,
+)
+from journal.volume import FileStatus, OperationId
 from sos_client.wire.msgpack_edge import pack
 
 
@@ -67,16 +74,67 @@ def test_an_operation_overtaken_by_an_expired_one_is_not_run_either() -> None:
 
 
 def test_the_number_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operation_window, "ANSWERS_MAX", 3)
-    monkeypatch.setattr(operation_window, "CLIENTS_MAX", 4)
+    """By time and clients: what a client may still ask for stays, and no more is taken rather than that it goes."""
+    for name, value in (("ANSWERS_MAX", 30), ("FULL_ANSWERS", 60), ("CLIENTS_MAX", 50)):
+        monkeypatch.setattr(operation_window, name, value)
+    now_ms = [0]
     window = OperationWindow()
-    for client in range(1, 8):
-        window.keep(_operation(1, client), None, time_ms=client, recorded=True)
-    assert len(window) == 3
+    window.run_by(lambda: now_ms[0])
+    window.keep(_operation(1, 100), True, time_ms=0, recorded=True)
+    for sequence in range(1, 500):  # a busy client
+        window.keep(_operation(sequence, 99), None, time_ms=1000 * sequence, recorded=True)
+        assert len(window) <= 30
+    assert window.find(_operation(1, 100)) is not None
+    assert window.find(_operation(499 - CLIENT_ANSWERS_MIN + 1, 99)) is not None
     with pytest.raises(SupersededError):
-        window.find(_operation(1, 4))
-    assert window.find(_operation(1, 7)) is not None
-    assert [client[0] for client, _ in window.expired()] == [4]
+        window.find(_operation(1, 99))
+    for client in range(1, 44):  # and many that are not
+        assert window.find(_operation(1, client)) is None
+        window.keep(_operation(1, client), None, time_ms=500_000, recorded=True)
+    assert _is_full(window)
+    assert len(window) == len(window.answers()) == 60
+    assert window.find(_operation(1, 100)) is not None
+    with pytest.raises(UnavailableError):
+        window.find(_operation(1, 50))
+    with pytest.raises(SupersededError):
+        window.find(_operation(1, 99))
+    now_ms[0] = DEADLINE_MS + 1
+    assert not _is_full(window)
+    assert window.find(_operation(1, 50)) is None
+    window.keep(_operation(1, 50), None, time_ms=500_001, recorded=True)
+    assert len(window) == 30
+    assert window.find(_operation(1, 50)) is not None
+    with pytest.raises(SupersededError):
+        window.find(_operation(1, 100))
+    for client in range(101, 200):
+        now_ms[0] += DEADLINE_MS
+        window.keep(_operation(1, client), None, time_ms=500_002, recorded=True)
+    assert window.find(_operation(1, 100)) is None, "the longest silent clients are forgotten"
+
+
+def _is_full(window: OperationWindow) -> bool:
+    return window.full
+
+
+def test_answers_that_have_gone_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("ANSWERS_MAX", 20), ("FULL_ANSWERS", 40)):
+        monkeypatch.setattr(operation_window, name, value)
+    window = OperationWindow()
+    window.keep(_operation(1), True, time_ms=0, recorded=True)
+    for sequence in range(1, 1000):
+        window.keep(_operation(sequence, 9), None, time_ms=sequence, recorded=True)
+        assert len(window._kept) <= 81
+    assert window.find(_operation(1)) is not None
+    assert len(window.copy(990)) == len(window) - 9
+
+
+def test_the_answer_for_the_longest_path_is_given_again() -> None:
+    window, path = OperationWindow(), "/".join(["p" * 255] * 16)
+    status = FileStatus(path=path, is_directory=False, size=1, modified_ms=2, crc=3)
+    window.keep(_operation(1), status, time_ms=0, recorded=True)
+    kept = window.find(_operation(1))
+    assert kept is not None
+    assert kept.answer == status
 
 
 def test_refusals_are_not_for_snapshots() -> None:
