@@ -67,8 +67,8 @@ def build_jar(target: Path, *, hadoop_jar: Path | None) -> None:
 
 
 def java_sources(*, hadoop_stubs: bool) -> list[Path]:
-    """The shim's sources, the stubs of Spark's trait in both of its packages and, if asked for, those of Hadoop."""
-    folders = [_SOURCES / "src", _SOURCES / "stubs" / "spark"]
+    """The shim's sources, the stubs of Spark's trait in both of its packages, of slf4j and, if asked for, of Hadoop."""
+    folders = [_SOURCES / "src", _SOURCES / "stubs" / "spark", _SOURCES / "stubs" / "slf4j"]
     if hadoop_stubs:
         folders.append(_SOURCES / "stubs" / "hadoop")
     return sorted(source for folder in folders for source in folder.rglob("*.java"))

@@ -41,4 +41,4 @@ def test_checkpoint_file_manager_contract(service: str, manager: str) -> None:
 def test_hadoop_file_system_contract(service: str) -> None:
     outcome = run_checks("io.sos.spark.checks.FileSystemContract", service)
     assert not outcome.failed, outcome.summary()
-    assert len(outcome.passed) >= 34
+    assert len(outcome.passed) >= 39

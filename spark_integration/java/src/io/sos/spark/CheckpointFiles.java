@@ -40,7 +40,7 @@ public final class CheckpointFiles {
     }
 
     public FSDataInputStream open(Path path) throws IOException {
-        return volume.open(path);
+        return volume.open(path, null);
     }
 
     public FileStatus[] list(Path path, PathFilter filter) throws IOException {

@@ -19,6 +19,7 @@ final class Refusals {
         return switch (refusal.code()) {
             case NOT_FOUND, NOT_DIRECTORY -> caused(new FileNotFoundException(path + " does not exist"), refusal);
             case IS_DIRECTORY -> caused(new FileNotFoundException(path + " is a directory"), refusal);
+            case BAD_PATH -> caused(new FileNotFoundException(path + " cannot be on a volume: " + refusal.getMessage()), refusal);
             case CHANGED -> caused(
                     new IOException(path + " was replaced or appended to while it was read: open it again"), refusal);
             default -> always(refusal);
@@ -37,6 +38,10 @@ final class Refusals {
             case NOT_EMPTY -> caused(new PathIsNotEmptyDirectoryException(path.toString()), refusal);
             default -> always(refusal);
         };
+    }
+
+    static IOException isFile(RefusedException refusal, Path path) {
+        return caused(new FileAlreadyExistsException(path + " is a file"), refusal);
     }
 
     private static IOException always(RefusedException refusal) {

@@ -19,14 +19,21 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.ParentNotDirectoryException;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathExistsException;
+import org.apache.hadoop.fs.PathIOException;
+import org.apache.hadoop.fs.PathIsDirectoryException;
+import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * sos://VOLUME/path for Hadoop. A file appears, durable, with all that was written before hflush(), hsync() or close(), the
  * first of them; rename is one step; permissions, owners and replication are not there. Opens no connection before it is used.
  */
 public final class SosFileSystem extends FileSystem {
+    private static final Logger LOG = LoggerFactory.getLogger(SosFileSystem.class);
     private static final Path ROOT = new Path("/");
 
     private URI uri;
@@ -60,7 +67,9 @@ public final class SosFileSystem extends FileSystem {
 
     @Override
     public FSDataInputStream open(Path path, int bufferSize) throws IOException {
-        return volume.open(resolve(path));
+        Path file = resolve(path);
+        statistics.incrementReadOps(1);
+        return volume.open(file, statistics);
     }
 
     @Override
@@ -68,6 +77,7 @@ public final class SosFileSystem extends FileSystem {
             Path path, FsPermission permission, boolean overwrite, int bufferSize, short replication, long blockSize,
             Progressable progress) throws IOException {
         Path file = resolve(path);
+        statistics.incrementWriteOps(1);
         failIfInTheWay(file, overwrite);
         return new FSDataOutputStream(volume.createGrowing(file, overwrite), statistics);
     }
@@ -83,7 +93,9 @@ public final class SosFileSystem extends FileSystem {
 
     @Override
     public FSDataOutputStream append(Path path, int bufferSize, Progressable progress) throws IOException {
-        GrowingFile file = volume.appendTo(resolve(path));
+        Path there = resolve(path);
+        statistics.incrementWriteOps(1);
+        GrowingFile file = volume.appendTo(there);
         return new FSDataOutputStream(file, statistics, file.size());
     }
 
@@ -93,11 +105,15 @@ public final class SosFileSystem extends FileSystem {
         return capability.equalsIgnoreCase(CommonPathCapabilities.FS_APPEND) || super.hasPathCapability(path, capability);
     }
 
-    /** False, as Hadoop's rename answers, when there is nothing to move, or something in the way. */
+    /**
+     * False, as Hadoop's rename answers, when there is nothing to move, or something in the way. Parents of the target that are
+     * missing are made, in the same step; HDFS would answer false.
+     */
     @Override
     public boolean rename(Path source, Path target) throws IOException {
         Path from = resolve(source);
         Path to = resolve(target);
+        statistics.incrementWriteOps(1);
         if (from.equals(to)) {
             return exists(from) && getFileStatus(from).isFile();
         }
@@ -122,7 +138,10 @@ public final class SosFileSystem extends FileSystem {
         };
     }
 
-    /** One step, with or without replacing a file; what FileContext's users and Spark's own manager rely on. */
+    /**
+     * One step, with or without replacing a file; what FileContext's users and Spark's own manager rely on. An empty directory
+     * is replaced in two: others may see for a moment that it is gone.
+     */
     @Override
     protected void rename(Path source, Path target, Options.Rename... options) throws IOException {
         renameAtomically(source, target, Arrays.asList(options).contains(Options.Rename.OVERWRITE));
@@ -134,35 +153,98 @@ public final class SosFileSystem extends FileSystem {
         if (from.equals(to)) {
             throw new FileAlreadyExistsException(from + " and " + to + " are the same");
         }
+        statistics.incrementWriteOps(1);
         checkParent(to);
         try {
             volume.rename(from, to, overwrite);
         } catch (RefusedException refusal) {
+            if (overwrite && refusal.code() == ServiceCode.IS_DIRECTORY && replacesEmptyDirectory(from, to)) {
+                return;
+            }
             throw Refusals.whenChanging(refusal, refusal.code() == ServiceCode.NOT_FOUND ? from : to);
         }
     }
 
-    /** The root stays: false, as HDFS answers. */
+    /** A directory takes the place of an empty one, as Hadoop has it. */
+    private boolean replacesEmptyDirectory(Path from, Path to) throws IOException {
+        if (isInside(to, from) || !volume.stat(from).isDirectory() || !volume.stat(to).isDirectory()) {
+            return false;
+        }
+        volume.delete(to, false);
+        renameOnce(from, to);
+        return true;
+    }
+
+    private void renameOnce(Path from, Path to) throws IOException {
+        try {
+            volume.rename(from, to, false);
+        } catch (RefusedException refusal) {
+            throw Refusals.whenChanging(refusal, to);
+        }
+    }
+
+    /** The root stays: false, as HDFS answers, but an error for a full one that is not to be deleted with its content. */
     @Override
     public boolean delete(Path path, boolean recursive) throws IOException {
         Path doomed = resolve(path);
-        return !doomed.isRoot() && volume.delete(doomed, recursive);
+        statistics.incrementWriteOps(1);
+        if (!doomed.isRoot()) {
+            return volume.delete(doomed, recursive);
+        }
+        if (!recursive && volume.list(doomed).length > 0) {
+            throw new PathIsNotEmptyDirectoryException(doomed.toString());
+        }
+        return false;
     }
 
     @Override
     public FileStatus[] listStatus(Path path) throws IOException {
-        return volume.list(resolve(path));
+        Path directory = resolve(path);
+        statistics.incrementReadOps(1);
+        return volume.list(directory);
     }
 
     @Override
     public boolean mkdirs(Path path, FsPermission permission) throws IOException {
-        volume.mkdirs(resolve(path));
+        Path directory = resolve(path);
+        statistics.incrementWriteOps(1);
+        volume.mkdirs(directory);
         return true;
     }
 
     @Override
     public FileStatus getFileStatus(Path path) throws IOException {
-        return volume.stat(resolve(path));
+        Path there = resolve(path);
+        statistics.incrementReadOps(1);
+        return volume.stat(there);
+    }
+
+    /** Spark sets permissions of its event log, so that this is no error; whoever relies on them reads it in the log. */
+    @Override
+    public void setPermission(Path path, FsPermission permission) throws IOException {
+        volume.stat(resolve(path));
+        LOG.warn("sos:// keeps no permissions: those of {} stay as they are. Rights come from tokens.", path);
+    }
+
+    @Override
+    public void setOwner(Path path, String user, String group) throws IOException {
+        volume.stat(resolve(path));
+        throw new PathIOException(path.toString(), "sos:// keeps no owners. Rights come from tokens");
+    }
+
+    /** Times are the volume's own; Spark and others set them to please, so that this is no error. */
+    @Override
+    public void setTimes(Path path, long modified, long accessed) throws IOException {
+        volume.stat(resolve(path));
+        LOG.warn("sos:// keeps the time of the last change only: that of {} stays as it is", path);
+    }
+
+    /** False: how many copies there are is decided for the whole volume. */
+    @Override
+    public boolean setReplication(Path path, short replication) throws IOException {
+        volume.stat(resolve(path));
+        LOG.warn("sos:// keeps as many copies as the volume has servers: {} has no number of its own", path);
+        return false;
     }
 
     @Override
@@ -185,16 +267,28 @@ public final class SosFileSystem extends FileSystem {
         }
         LocalFileContent content = LocalFileContent.of(file);
         Path to = resolve(target);
+        statistics.incrementWriteOps(1);
         try {
             volume.publish(to, content, overwrite);
         } catch (FileAlreadyExistsException e) {
-            if (!getFileStatus(to).isDirectory()) {
-                throw e;
+            if (!volume.stat(to).isDirectory()) {
+                throw new PathExistsException(to.toString());
             }
-            volume.publish(new Path(to, source.getName()), content, overwrite);
+            publishInto(new Path(to, source.getName()), content, overwrite);
         }
+        statistics.incrementBytesWritten(content.size());
         if (deleteSource) {
             Files.delete(file);
+        }
+    }
+
+    private void publishInto(Path to, LocalFileContent content, boolean overwrite) throws IOException {
+        try {
+            volume.publish(to, content, overwrite);
+        } catch (FileAlreadyExistsException e) {
+            throw volume.stat(to).isDirectory()
+                    ? new PathIsDirectoryException(to.toString())
+                    : new PathExistsException(to.toString());
         }
     }
 

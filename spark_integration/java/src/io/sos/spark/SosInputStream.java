@@ -4,6 +4,7 @@ import io.sos.spark.gateway.Piece;
 import java.io.EOFException;
 import java.io.IOException;
 import org.apache.hadoop.fs.FSInputStream;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
@@ -17,11 +18,14 @@ final class SosInputStream extends FSInputStream {
     private final SosVolume volume;
     private final Path path;
     private final long size;
+    private final FileSystem.Statistics statistics;
     private Piece piece;
     private long position;
     private boolean closed;
 
-    SosInputStream(SosVolume volume, Path path, Piece first) {
+    /** {@code statistics} null: nobody counts. */
+    SosInputStream(SosVolume volume, Path path, Piece first, FileSystem.Statistics statistics) {
+        this.statistics = statistics;
         this.volume = volume;
         this.path = path;
         this.size = first.entry().size();
@@ -46,11 +50,17 @@ final class SosInputStream extends FSInputStream {
         long within = position - piece.offset();
         if (within < 0 || within >= piece.bytes().length) {
             piece = volume.readPiece(path, position, PIECE_BYTES, piece.entry().modifiedMillis());
+            if (statistics != null) {
+                statistics.incrementReadOps(1);
+            }
             within = 0;
         }
         int count = (int) Math.min(length, piece.bytes().length - within);
         System.arraycopy(piece.bytes(), (int) within, buffer, offset, count);
         position += count;
+        if (statistics != null) {
+            statistics.incrementBytesRead(count);
+        }
         return count;
     }
 

@@ -14,6 +14,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
@@ -56,9 +57,10 @@ final class SosVolume {
                 path, () -> client.list(inside(path)).stream().map(this::status).toArray(FileStatus[]::new));
     }
 
-    FSDataInputStream open(Path path) throws IOException {
+    /** {@code statistics} null: nobody counts. */
+    FSDataInputStream open(Path path, FileSystem.Statistics statistics) throws IOException {
         Piece first = readPiece(path, 0, SosInputStream.FIRST_PIECE_BYTES, null);
-        return new FSDataInputStream(new SosInputStream(this, path, first));
+        return new FSDataInputStream(new SosInputStream(this, path, first, statistics));
     }
 
     Piece readPiece(Path path, long offset, int length, Long modifiedMillis) throws IOException {
@@ -104,10 +106,12 @@ final class SosVolume {
     }
 
     void mkdirs(Path path) throws IOException {
-        changing(path, () -> {
+        try {
             client.mkdirs(inside(path), SparkApplication.current());
-            return null;
-        });
+        } catch (RefusedException refusal) {
+            boolean isFile = refusal.code() == ServiceCode.NOT_DIRECTORY && inside(path).equals(refusal.field("path"));
+            throw isFile ? Refusals.isFile(refusal, path) : Refusals.whenChanging(refusal, path);
+        }
     }
 
     /** Whether there was something to delete. */

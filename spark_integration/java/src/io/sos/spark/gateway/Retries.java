@@ -24,8 +24,10 @@ final class Retries {
     private long pauseMillis = FIRST_PAUSE_MILLIS;
     private boolean mayBeDone;
     private boolean wasReached;
-    /** What says more than that time is over: the last refusal, or failure that came before the deadline did. */
-    private String known;
+    /** What says more than that time is over: the last that was answered, or else that failed before the deadline did. */
+    private String answered;
+
+    private String failedBefore;
 
     Retries(Route route, ServiceSettings settings, boolean isChange, String what, long deadlineMillis) {
         this.route = route;
@@ -41,7 +43,7 @@ final class Retries {
 
     /** The service said no: throws if that is final, else pauses and turns to where the next attempt goes. */
     void refused(RefusedException refusal, ServiceAddress address) throws IOException {
-        known = said(address, refusal);
+        answered = said(address, refusal);
         wasReached = true;
         ServiceCode code = refusal.code();
         if (code == ServiceCode.OUTCOME_UNKNOWN) {
@@ -66,8 +68,10 @@ final class Retries {
     void failed(IOException failure, ServiceConnection connection, boolean wasIdle) throws IOException {
         mayBeDone |= connection.hasSent();
         wasReached |= connection.isOpened();
-        if (failure instanceof ProtocolException || deadlineNanos - System.nanoTime() > 0) {
-            known = said(connection.address(), failure);
+        if (failure instanceof ProtocolException) {
+            answered = said(connection.address(), failure);
+        } else if (deadlineNanos - System.nanoTime() > 0) {
+            failedBefore = said(connection.address(), failure);
         }
         if (wasIdle && deadlineNanos - System.nanoTime() > 0) {
             return;
@@ -96,8 +100,9 @@ final class Retries {
         long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - startNanos);
         String last = said(address, cause);
         String tried = what + ": tried for " + seconds + " s, last " + last;
-        if (known != null && !known.equals(last)) {
-            tried += ", before that " + known;
+        String before = answered != null ? answered : failedBefore;
+        if (before != null && !before.equals(last)) {
+            tried += ", before that " + before;
         }
         if (isChange && mayBeDone) {
             return new OutcomeUnknownException(tried + ". Outcome unknown: it may or may not have been done.", cause);
@@ -122,7 +127,7 @@ final class Retries {
         if (owner == null || settings.mayAsk(owner)) {
             return owner;
         }
-        known = said(address, refusal) + "; " + owner + " is not asked: the token would go there in clear, and anybody could have"
+        answered = said(address, refusal) + "; " + owner + " is not asked: the token would go there in clear, and anybody could have"
                 + " said so (fs.sos.tls, or fs.sos.insecure)";
         return null;
     }

@@ -23,8 +23,12 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FileUtil;
 import org.apache.hadoop.fs.Options;
+import org.apache.hadoop.fs.ParentNotDirectoryException;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathExistsException;
+import org.apache.hadoop.fs.PathIsDirectoryException;
 import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
+import org.apache.hadoop.fs.permission.FsPermission;
 
 /** Hadoop's contract for file systems, as far as it applies to one whose files appear when they are flushed or closed. Argument: the service. */
 public final class FileSystemContract {
@@ -108,7 +112,9 @@ public final class FileSystemContract {
         checks.check("mkdirs over a file fails", () -> {
             Path file = fresh("file");
             write(file, "x");
-            thrown(IOException.class, () -> system.mkdirs(file));
+            String said = thrown(FileAlreadyExistsException.class, () -> system.mkdirs(file)).getMessage();
+            is(said.equals(file + " is a file"));
+            thrown(ParentNotDirectoryException.class, () -> system.mkdirs(new Path(file, "a/b")));
         });
         checks.check("names with blanks, percent signs and letters from everywhere", () -> {
             Path file = fresh("a b%20c+d=e/\u00e9\u4e2d\ud83d\ude00");
@@ -363,6 +369,53 @@ public final class FileSystemContract {
             equal(3, count);
             equal(4L, system.getContentSummary(directory).getLength());
         });
+        checks.check("a path that cannot be is not there", () -> {
+            for (String name : List.of("x".repeat(256), "a/".repeat(200) + "a")) {
+                Path path = fresh(name);
+                is(!system.exists(path));
+                is(!context.util().exists(path));
+                thrown(FileNotFoundException.class, () -> system.open(path));
+                thrown(IOException.class, () -> system.create(path).close());
+            }
+        });
+        checks.check("bytes and operations are counted, for Spark's metrics", () -> {
+            FileSystem.Statistics counted = FileSystem.getStatistics("sos", system.getClass());
+            Path file = fresh("file");
+            long written = counted.getBytesWritten();
+            int writes = counted.getWriteOps();
+            write(file, new byte[300_000], true);
+            equal(300_000L, counted.getBytesWritten() - written);
+            is(counted.getWriteOps() > writes);
+            long readBefore = counted.getBytesRead();
+            int reads = counted.getReadOps();
+            try (FSDataInputStream in = system.open(file)) {
+                in.readAllBytes();
+                in.readFully(5, new byte[10]);
+            }
+            equal(300_010L, counted.getBytesRead() - readBefore);
+            is(counted.getReadOps() - reads >= 2);
+            reads = counted.getReadOps();
+            system.listStatus(file.getParent());
+            system.getFileStatus(file);
+            equal(2, counted.getReadOps() - reads);
+        });
+        checks.check("what is not kept of a file is not pretended", () -> {
+            Path file = fresh("file");
+            write(file, "x");
+            system.setPermission(file, new FsPermission("600"));
+            String said = thrown(IOException.class, () -> system.setOwner(file, "somebody", null)).getMessage();
+            is(said.contains("keeps no owners"));
+            is(!system.setReplication(file, (short) 3));
+            long time = system.getFileStatus(file).getModificationTime();
+            system.setTimes(file, 1, 1);
+            equal(time, system.getFileStatus(file).getModificationTime());
+            for (Checks.Body body : List.<Checks.Body>of(
+                    () -> system.setPermission(fresh("nothing"), new FsPermission("600")),
+                    () -> system.setOwner(fresh("nothing"), "somebody", null),
+                    () -> system.setReplication(fresh("nothing"), (short) 3))) {
+                thrown(FileNotFoundException.class, body);
+            }
+        });
         checks.check("a relative path is below the working directory; another volume's path is not ours", () -> {
             Path directory = fresh("work");
             FileSystem own = FileSystem.get(ROOT.toUri(), configuration);
@@ -406,6 +459,13 @@ public final class FileSystemContract {
             is(system.exists(directory));
             is(system.rename(one, one));
         });
+        checks.check("rename makes the parents of its target", () -> {
+            Path file = fresh("file");
+            write(file, "x");
+            Path target = fresh("no/parent/target");
+            is(system.rename(file, target));
+            equal("x", read(target));
+        });
         checks.check("rename into a directory keeps the name", () -> {
             Path file = fresh("file");
             Path directory = fresh("directory");
@@ -429,7 +489,10 @@ public final class FileSystemContract {
             write(file, "x");
             is(system.delete(file.getParent(), true));
             is(!system.exists(file));
-            is(!system.delete(new Path("sos://payments/"), true));
+            Path root = new Path("sos://payments/");
+            is(!system.delete(root, true));
+            thrown(PathIsNotEmptyDirectoryException.class, () -> system.delete(root, false));
+            is(system.exists(ROOT));
         });
     }
 
@@ -458,7 +521,14 @@ public final class FileSystemContract {
             system.copyFromLocalFile(new Path(source.toUri()), directory);
             equal("x", read(new Path(directory, "name")));
             Path file = new Path(directory, "name");
-            thrown(IOException.class, () -> system.copyFromLocalFile(false, false, new Path(source.toUri()), file));
+            for (Path taken : List.of(file, directory)) {
+                String said = thrown(PathExistsException.class,
+                        () -> system.copyFromLocalFile(false, false, new Path(source.toUri()), taken)).getMessage();
+                is(said.contains(file.toString()) && said.contains("exists"));
+            }
+            system.mkdirs(new Path(directory, "taken/name"));
+            thrown(PathIsDirectoryException.class,
+                    () -> system.copyFromLocalFile(new Path(source.toUri()), new Path(directory, "taken")));
             system.moveFromLocalFile(new Path(source.toUri()), new Path(directory, "moved"));
             is(!Files.exists(source));
             Files.createDirectories(local.resolve("deep/er"));
@@ -510,12 +580,33 @@ public final class FileSystemContract {
             thrown(FileNotFoundException.class, () -> context.rename(target, fresh("no/parent")));
             equal("new", read(target));
         });
-        checks.check("FileContext: a directory is never replaced", () -> {
+        checks.check("FileContext: an empty directory is replaced by a directory, if told to", () -> {
+            Path source = fresh("source");
+            Path empty = fresh("empty");
+            write(new Path(source, "file"), "x");
+            system.mkdirs(empty);
+            thrown(FileAlreadyExistsException.class, () -> context.rename(source, empty));
+            context.rename(source, empty, Options.Rename.OVERWRITE);
+            equal("x", read(new Path(empty, "file")));
+            is(!system.exists(source));
+            Path file = fresh("file");
+            write(file, "y");
+            Path other = fresh("other");
+            system.mkdirs(other);
+            thrown(IOException.class, () -> context.rename(file, other, Options.Rename.OVERWRITE));
+            thrown(IOException.class, () -> context.rename(empty, other.getParent(), Options.Rename.OVERWRITE));
+            thrown(IOException.class, () -> context.rename(other, new Path(other, "in"), Options.Rename.OVERWRITE));
+            is(system.exists(other));
+        });
+        checks.check("FileContext: a directory with content is never replaced", () -> {
             Path source = fresh("source");
             Path directory = fresh("directory");
             write(source, "x");
             write(new Path(directory, "file"), "y");
             thrown(IOException.class, () -> context.rename(source, directory, Options.Rename.OVERWRITE));
+            Path tree = fresh("tree");
+            system.mkdirs(tree);
+            thrown(IOException.class, () -> context.rename(tree, directory, Options.Rename.OVERWRITE));
             equal("y", read(new Path(directory, "file")));
         });
     }

@@ -12,7 +12,23 @@ import org.apache.hadoop.util.Progressable;
 public abstract class FileSystem extends Configured {
     protected Statistics statistics;
 
-    public static final class Statistics {}
+    public static final class Statistics {
+        public void incrementBytesRead(long newBytes) {
+            throw new AssertionError("a stub");
+        }
+
+        public void incrementBytesWritten(long newBytes) {
+            throw new AssertionError("a stub");
+        }
+
+        public void incrementReadOps(int count) {
+            throw new AssertionError("a stub");
+        }
+
+        public void incrementWriteOps(int count) {
+            throw new AssertionError("a stub");
+        }
+    }
 
     public static URI getDefaultUri(Configuration conf) {
         throw new AssertionError("a stub");
@@ -79,6 +95,22 @@ public abstract class FileSystem extends Configured {
     public abstract boolean mkdirs(Path path, FsPermission permission) throws IOException;
 
     public abstract FileStatus getFileStatus(Path path) throws IOException;
+
+    public void setPermission(Path path, FsPermission permission) throws IOException {
+        throw new AssertionError("a stub");
+    }
+
+    public void setTimes(Path path, long modified, long accessed) throws IOException {
+        throw new AssertionError("a stub");
+    }
+
+    public void setOwner(Path path, String user, String group) throws IOException {
+        throw new AssertionError("a stub");
+    }
+
+    public boolean setReplication(Path path, short replication) throws IOException {
+        throw new AssertionError("a stub");
+    }
 
     public void copyFromLocalFile(boolean deleteSource, boolean overwrite, Path source, Path target)
             throws IOException {
