@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from journal.batches import BatchHistory
+from journal.change import Put
 from journal.checkpoint_checks import Diagnosis, Severity, diagnose, wanted_contents
 from journal.checkpoint_layout import NewerLogError, arrange, parse_offsets
 from journal.operator_metadata import checkpoint_of, moved_metadata, operator_paths, parse_operator, schema_path_of
 from journal.state_checks import has_no_key
 from journal.volume import FileStatus
 from tests.journal.checkpoints import rocksdb_zip
+from tests.journal.histories import History
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors/spark_checkpoints.json").read_text())
 LIVE: list[dict[str, Any]] = VECTORS["checkpoints"]
@@ -114,6 +117,17 @@ def test_which_metadata_counts() -> None:
     assert schema_path_of("sos://v/q/other") is None
     with pytest.raises(NewerLogError):
         parse_operator(b"v3\n{}")
+
+
+def test_real_time_mode_is_known_by_the_order_of_its_files() -> None:
+    (live,) = (one for one in LIVE if one["what"] == "real-time-stateful")
+    log, history = History(), BatchHistory()
+    for path in live["order"]:
+        history.note(log.add(Put(path=f"q/{path}")), Put(path=f"q/{path}"))
+    found = history.of("q")
+    assert [batch.number for batch in found] == [0, 1, 2, 3]
+    assert all(batch.is_real_time and batch.state_files == 2 for batch in found)
+    assert all(batch.duration_ms and batch.duration_ms > 3000 for batch in found[1:])
 
 
 def test_named_sources_keep_their_names() -> None:
