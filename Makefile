@@ -37,8 +37,11 @@ charts: setup  ## docs/performance.md and its charts, from what bench measured
 chaos: setup  ## kill every part of a running query (ARGS="--minutes 15 --seed 1")
 	$(PYTHON) -m tests.chaos $(ARGS)
 
-soak: setup  ## simulate for as long as asked (ARGS="--minutes 60")
+soak: setup  ## simulate for as long as asked (ARGS="--minutes 60 --write")
 	$(PYTHON) -m tests.simulation $(ARGS)
+
+takeovers: setup  ## kill, take over and replace members under load, real processes (ARGS="--minutes 60")
+	$(PYTHON) -m tests.chaos.takeovers $(ARGS)
 
 fuzz: setup  ## talk to a real process as nobody should (ARGS="sos --minutes 30" or "files --minutes 30")
 	$(PYTHON) -m tests.fuzz.conversations $(ARGS)

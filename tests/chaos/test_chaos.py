@@ -11,6 +11,7 @@ import pytest
 
 from tests.chaos.events import EVENTS_IN_CI, SHARES, plan
 from tests.chaos.run import crash_test
+from tests.chaos.takeovers import play_rounds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,15 @@ def test_nothing_is_lost_duplicated_or_changed(tmp_path: Path) -> None:
     assert report.events == EVENTS_IN_CI, report.text()
     for kind, share in SHARES.items():
         assert len(report.recoveries[kind]) >= share.minimum
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_takeovers_under_load_lose_nothing_with_any_member_missing(tmp_path: Path) -> None:
+    report = play_rounds(tmp_path, seconds=1, seed=int(os.environ.get("SOS_CHAOS_SEED", "1")), events=20)
+    assert not report.findings, report.text(1)
+    assert report.taken_away == 3
+    assert report.calls > 100
 
 
 def test_plan_has_a_minimum_of_each_kind_and_follows_from_its_seed() -> None:

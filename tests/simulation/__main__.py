@@ -9,7 +9,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from tests.simulation.planted_bugs import DOCUMENT
 from tests.simulation.runner import HALVES, HASH_SEED, command_for, simulate_many
+from tests.simulation.soak_report import with_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +39,10 @@ def main() -> int:
     failed = 0
     for half in halves:
         minutes = options.minutes / len(halves) if options.minutes else None
-        failed += _simulate(half, seeds, minutes, options.workers)
+        summary = _simulate(half, seeds, minutes, options.workers)
+        failed += len(summary.violations)
+        if options.write:
+            DOCUMENT.write_text(with_run(DOCUMENT.read_text(encoding="utf-8"), half, summary), encoding="utf-8")
     return 1 if failed else 0
 
 
@@ -48,6 +53,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--workers", type=int, help="processes (one per core, if not given)")
     parser.add_argument("--trace", action="store_true", help="print everything that happened, in this process")
+    parser.add_argument("--write", action="store_true", help="add what was run to the table in docs/testing.md")
     options = parser.parse_args()
     if options.trace and (options.seeds is None or options.half is None):
         parser.error("--trace needs --half and --seeds")
@@ -56,7 +62,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _simulate(half: str, seeds: Iterable[int], minutes: float | None, workers: int | None) -> int:
+def _simulate(half: str, seeds: Iterable[int], minutes: float | None, workers: int | None) -> Summary:
     def tell(report: RunReport) -> None:
         if report.violation is not None:
             _print(f"FAILED {command_for(half, report.seed)}  ({report.profile})\n  {report.violation}")
@@ -64,7 +70,7 @@ def _simulate(half: str, seeds: Iterable[int], minutes: float | None, workers: i
     seconds = minutes * 60 if minutes is not None else None
     summary = simulate_many(half, seeds, seconds=seconds, workers=workers, tell=tell)
     _print(describe(half, summary))
-    return len(summary.violations)
+    return summary
 
 
 def describe(half: str, summary: Summary) -> str:

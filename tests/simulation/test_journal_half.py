@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 HAPPENED = (
     *("power cut", "kill", "took over", "answered", "partition", "cut", "lose replies", "wipe"),
+    *("members changed", "taken away", "pin", "moments audited", "judged twice", "sleep", "clock jump", "repeated"),
     *("operations audited", "records audited", "answered ALREADY_EXISTS", "answered NOT_FOUND"),
 )
 """A simulation in which these never happen shows nothing."""
