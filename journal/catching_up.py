@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from journal.copies import MemberCopy
-from journal.errors import DamagedJournalError, UnavailableError
+from journal.errors import DamagedJournalError, JournalError
 from journal.reading import read_whole
 from journal.record import Lsn
 from journal.recovery import lost
@@ -48,7 +48,7 @@ async def verified_bytes(
                     if reached > start:
                         yield piece[max(0, start - lsn) :]
                     lsn, chain = reached, value
-            except (DamagedJournalError, UnavailableError) as error:
+            except JournalError as error:  # also that a server which was named has not the volume
                 failure = failure or error
             if lsn >= end:
                 return

@@ -29,7 +29,7 @@ from tests.simulation.journal_model import LogModel, check_history
 from tests.simulation.journal_process import VOLUME, address_of, surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from journal.copies import Copy
     from journal.journal import Journal
@@ -161,7 +161,7 @@ class _Judgement:
             for moment in self._moments(chance):
                 await self._compare_past(reader, moment)
             if not self.trial.words and not self.stage.archive.end:
-                await self._ask_another_judge(copies)
+                await self._ask_another_judge(reader.chain.copies)
         if not self.trial.words:
             self.world.counts["operations audited"] += len(self.stage.history.operations)
             self.world.counts["records audited"] += len(self.model.places)
@@ -179,7 +179,7 @@ class _Judgement:
             f"{self.where}the members' records end at {self.model.end}, the owner says {journal.acknowledged_lsn}",
         )
 
-    async def _ask_another_judge(self, copies: list[Copy]) -> None:
+    async def _ask_another_judge(self, copies: Sequence[Copy]) -> None:
         """The independent checker sees what clients saw, and the bytes that members have."""
         objects = []
         for one in copies:

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from journal.journal import open_journal
+from journal.membership_change import Wish, change_members
 from journal.settings import JournalSettings
 from sos_client.client import SosClient, open_client
 from sos_client.link import Link
@@ -174,3 +175,19 @@ async def test_a_connection_that_breaks_during_a_takeover_is_never_called_a_loss
             around = dataclasses.replace(around, dial=dial)
             async with open_journal("payments", servers=addresses(servers), surroundings=around):
                 pass
+
+
+@in_virtual_time
+async def test_a_server_without_the_volume_does_not_keep_a_member_from_being_replaced() -> None:
+    """A member had been replaced, its server was empty and still in the list of servers, before the others: the next
+    member that was to be filled asked it first, and the change was refused: no such volume.
+    """
+    async with memory_cluster("abcde") as servers:
+        await create(servers, "bcd")
+        async with open_on(servers, names="bcd", settings=JournalSettings(segment_bytes_max=4000)) as journal:
+            for number in range(12):
+                await journal.put(f"file/{number}", bytes(1000))
+        wish = Wish(joining="e:7400", leaving="b:7400")
+        await change_members("payments", addresses(servers), wish, surroundings=surroundings(servers, "operator"))
+        async with open_on(servers, names="cde") as journal:
+            assert (await journal.stat("file/1")).size == 1000
