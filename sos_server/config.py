@@ -77,7 +77,12 @@ class StorageSection:
     log_bytes_max: Annotated[
         int, Setting("size of the commit log, which a start may have to read", minimum=64 << 20)
     ] = 512 << 20
-    accept_log_damage: Annotated[bool, Setting("start although a part of the commit log is unreadable")] = False
+    accept_log_damage: Annotated[
+        bool,
+        Setting(
+            "start although a part of the commit log is unreadable; every object that was not sealed counts as damaged then"
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
