@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Appender", "Claim", "Namespace"]
 
 READ_BYTES_MAX: Final = 1 << 20
+EPOCHS_PER_SECOND: Final = 1 << 20
+"""So many for each second since 1970, so that one claim cannot use them up, and the next may follow it on every server,
+whatever epoch it has there: with the last of all epochs a namespace could never be claimed again."""
 
 
 class Namespace:
@@ -68,6 +71,7 @@ class Namespace:
                 raise RefusedError(ErrorCode.STALE_EPOCH, sentence, epoch=0, holder=b"")
             if current is not None and claim.epoch <= current.epoch:
                 raise RefusedError(ErrorCode.STALE_EPOCH, epoch=current.epoch, holder=current.holder)
+            self._check_reach(claim)
             self._coming_claim = claim
             try:
                 for stored in [*self._stored.objects.values(), *self._stored.making.values()]:
@@ -76,6 +80,16 @@ class Namespace:
                 await self._store.commit(Claimed(self._stored.number, claim.epoch, claim.holder))
             finally:
                 self._coming_claim = None
+
+    def _check_reach(self, claim: Claim) -> None:
+        """Refuse an epoch that leaves too few for those who come after."""
+        epoch, holder = (self._stored.claim.epoch, self._stored.claim.holder) if self._stored.claim else (0, b"")
+        last = max(epoch + EPOCHS_PER_SECOND, int(self._store.wall_clock()) * EPOCHS_PER_SECOND)
+        if claim.epoch > last:
+            sentence = (
+                f"epoch {claim.epoch} is too far from {epoch}, the present one: {last} is the last that may follow"
+            )
+            raise RefusedError(ErrorCode.STALE_EPOCH, sentence, epoch=epoch, holder=holder)
 
     async def start_append(
         self,

@@ -48,7 +48,7 @@ async def use(session: Session, request: m.Use) -> None:
         raise
     session.namespace = namespace
     claim = namespace.claim
-    epoch, holder = (claim.epoch, claim.holder) if claim else (0, b"")
+    epoch, holder = (claim.epoch, session.told_holder(claim.holder)) if claim else (0, b"")
     await session.send(m.Using(incarnation=namespace.incarnation, epoch=epoch, holder=holder))
 
 

@@ -6,6 +6,7 @@ Nothing here opens a file or a socket.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -16,7 +17,7 @@ from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire import messages as m
 from sos_client.wire.connection import Connection, Role
 from sos_client.wire.errors import REFUSALS, ErrorCode, ProtocolError, RefusedError
-from sos_client.wire.limits import PROTOCOL_VERSION, REQUEST_BYTES_MAX
+from sos_client.wire.limits import IDENTITY_BYTES, PROTOCOL_VERSION, REQUEST_BYTES_MAX
 from sos_server.appending import AppendMode
 from sos_server.outgoing import Outgoing
 from sos_server.requests import ANSWERS, PeerLeftError
@@ -32,6 +33,8 @@ FAREWELL_SECONDS_MAX: Final = 2.0
 """How long the last ERROR of a connection may take to go out."""
 REVOKED_SECONDS_MAX: Final = 2.0
 """How long the piece that is being sent to somebody who may not read any more may take to go out."""
+
+HOLDER_DIGEST_OF: Final = b"SOS holder "
 
 _TLS_RECORD_START: Final = b"\x16\x03"
 
@@ -250,7 +253,23 @@ class Session:
             if REFUSALS[refusal.code].closes:
                 raise
             self.service.traffic.refused(refusal.code)
-            await self.send(m.Error.of(refusal))
+            await self.send(m.Error.of(self._told(refusal)))
+
+    def told_holder(self, holder: bytes) -> bytes:
+        """The holder, which is what it takes to write under its claim, if the token may take that claim away anyway.
+
+        Anybody else is told a digest: enough to see whether it is still the same one.
+        """
+        namespace, grant = self.namespace, self.grant
+        if not holder or namespace is None or (grant is not None and grant.allows(Right.FENCE, namespace.name)):
+            return holder
+        return hashlib.sha256(HOLDER_DIGEST_OF + holder).digest()[:IDENTITY_BYTES]
+
+    def _told(self, refusal: RefusedError) -> RefusedError:
+        holder = refusal.fields.get("holder")
+        if not isinstance(holder, bytes) or (told := self.told_holder(holder)) == holder:
+            return refusal
+        return RefusedError(refusal.code, **{**refusal.fields, "holder": told})
 
     async def _receive_bytes(self) -> bytes:
         """What has come, not much at a time: it is kept while a request before it is worked on. Empty at the end.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from dataclasses import dataclass, field
@@ -220,6 +221,27 @@ async def test_who_has_not_said_hello_is_not_concerned_by_a_reload(tokens: Token
         tokens.access.reload()
         here.service.recheck_access()
         await client.hello(token)
+
+
+@pytest.mark.parametrize("may_fence", [True, False])
+async def test_the_holder_is_told_only_to_who_may_take_its_claim_away(tokens: Tokens, *, may_fence: bool) -> None:
+    async with scene(access=tokens.access) as here:
+        await prepare(here, tokens.make(name="owner"))
+        rights = frozenset({Right.READ, Right.APPEND, *([Right.FENCE] if may_fence else [])})
+        client = here.connect()
+        await client.hello(tokens.make(rights))
+        told = (await client.use("ns")).holder
+        digest = hashlib.sha256(b"SOS holder " + HOLDER).digest()[:16]
+        assert told == (HOLDER if may_fence else digest)
+        refused = await client.refused(append("log"))
+        assert (refused.code, refused.fields["holder"]) == (ErrorCode.FENCED, told)
+        assert (HOLDER.hex() in refused.message) == may_fence
+        await client.send(m.End())
+        assert isinstance(await client.ask(append("log", epoch=1, holder=HOLDER), m.Appending), m.Appending)
+        owner = await here.entered(token=tokens.make(name="next owner"))
+        await owner.ask(m.Fence(epoch=2, holder=bytes(16)), m.Fenced)
+        evicted = await client.expect(m.Error)
+        assert (evicted.fields["holder"] == bytes(16)) == may_fence
 
 
 async def test_a_token_that_expires_ends_its_connection(tokens: Tokens) -> None:
