@@ -103,19 +103,23 @@ class Session:
             self._scope.cancel()
 
     def give_up(self, reason: JournalError | None) -> None:
-        """End at once, and tell the peer why (None: it need not know)."""
+        """End at once, and tell the peer why (None: it need not know).
+
+        A request that is worked on may be done all the same: what ends the session must not be taken for its answer.
+        """
+        if reason is not None and self.phase is Phase.WORKING:
+            message = f"{reason.message}; whether the change was made is unknown: ask again with the same operation id"
+            reason = journal_error(JournalCode.OUTCOME_UNKNOWN, message)
         self._ending = reason
         self._scope.cancel()
 
     def give_up_memory(self) -> None:
         """As `give_up`, since all connections together hold too much."""
         self._given_up = True
-        what = "all connections together hold too much of what is not whole yet"
-        if self.phase is Phase.WORKING:  # nobody knows how far it has come
-            self.give_up(journal_error(JournalCode.OUTCOME_UNKNOWN, f"{what}: ask again with the same operation id"))
-        else:
-            message = f"{what}: send it again, without a pause in it"
-            self.give_up(ConversationError(JournalCode.LIMIT, message, name="held bytes", maximum=HELD_BYTES_MAX))
+        message = (
+            "all connections together hold too much of what is not whole yet: send it again, without a pause in it"
+        )
+        self.give_up(ConversationError(JournalCode.LIMIT, message, name="held bytes", maximum=HELD_BYTES_MAX))
 
     def count_memory(self) -> None:
         """Say how much is held now. May end this session, or another one."""

@@ -383,6 +383,31 @@ async def test_a_token_reaches_its_volumes_only(nursery: trio.Nursery, tmp_path:
     assert (await peer.refused(OPEN)).code == JournalCode.DENIED
 
 
+@pytest.mark.parametrize("how", ["reload", "stop"])
+async def test_a_change_that_is_worked_on_is_not_refused_by_the_end_of_its_session(
+    how: str, nursery: trio.Nursery, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It is done later, so a final refusal would be untrue."""
+    token = _token(tmp_path / "tokens", *Right)
+    service = Service(nursery, tmp_path / "tokens")
+    go_on = trio.Event()
+    service.volume.before_answer = go_on.wait
+    peer = await _greeted(service, token)
+    await peer.receive()
+    await peer.ask(OPEN)
+    await peer.send(m.Put(path="f", overwrite=False, stamp=peer.stamp(), payload=b"x"))
+    await trio.testing.wait_all_tasks_blocked()
+    if how == "reload":
+        (tmp_path / "tokens").write_text("")
+        service.access.reload()
+        service.gateway.reload_access(service.now)
+    else:
+        await service.gateway.stop()
+    refusal = await peer.receive()
+    assert isinstance(refusal, m.Refusal)
+    assert refusal.code == JournalCode.OUTCOME_UNKNOWN
+
+
 async def test_a_token_taken_away_ends_its_connections(nursery: trio.Nursery, tmp_path: Path) -> None:
     token = _token(tmp_path / "tokens", *Right)
     service = Service(nursery, tmp_path / "tokens")
