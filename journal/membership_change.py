@@ -115,6 +115,7 @@ async def _giving_back(
                 log=EventLog(least=Level.ERROR),
                 token=surroundings.token,
                 tls=surroundings.tls,
+                insecure=surroundings.insecure,
                 dial=surroundings.dial,
             )
             epoch, holder = last[-1]

@@ -55,6 +55,7 @@ class Surroundings:
 
     token: bytes | None = None
     tls: ssl.SSLContext | None = None
+    insecure: bool = False  # the token may go to other hosts without TLS
     dial: Dial | None = None
     deadlines: Deadlines = MEMBER_DEADLINES
     chance: random.Random = field(default_factory=random.SystemRandom)
@@ -66,6 +67,7 @@ class Surroundings:
             address,
             token=self.token,
             tls=self.tls,
+            insecure=self.insecure,
             dial=self.dial,
             client_name="sos-journal",
             deadlines=self.deadlines,

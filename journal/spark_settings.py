@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sos_client.clear_text import leaves_this_host
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,8 +23,6 @@ TOKEN_KEY: Final = "fs.sos.token"
 
 _REDACTION_DEFAULT: Final = "(?i)secret|password|token|access[.]?key"
 _TRAIT_MOVED: Final = (4, 1)
-_THIS_HOST: Final = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+", re.ASCII | re.IGNORECASE)
-"""As the shim tells it: from the address as it is written, since name servers can lie."""
 _SHELL_SAFE: Final = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
@@ -51,7 +51,7 @@ def tokens_in_clear_to(access: SparkAccess) -> tuple[str, ...]:
     """The services to which the token would go without TLS, over a network: the shim refuses that."""
     if access.tls or access.insecure or (access.token is None and access.token_file is None):
         return ()
-    return tuple(address for address in access.service if not _THIS_HOST.fullmatch(address))
+    return tuple(address for address in access.service if leaves_this_host(address))
 
 
 def hadoop_settings(access: SparkAccess) -> dict[str, str]:

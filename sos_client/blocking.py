@@ -34,14 +34,15 @@ def connect(
     *,
     token: bytes | None = None,
     tls: ssl.SSLContext | None = None,
+    insecure: bool = False,
     deadlines: Deadlines | None = None,
 ) -> Iterator[BlockingClient]:
-    """A client whose event loop runs in a thread of its own until the block ends. Errors are those of `SosClient`."""
+    """As `open_client`, with an event loop in a thread of its own until the block ends. Errors are `SosClient`'s."""
     opened: SimpleQueue[BlockingClient | BaseException] = SimpleQueue()
     done = trio.Event()
 
     async def serve() -> None:
-        async with open_client(address, token=token, tls=tls, deadlines=deadlines) as client:
+        async with open_client(address, token=token, tls=tls, insecure=insecure, deadlines=deadlines) as client:
             opened.put(BlockingClient(client, trio.lowlevel.current_trio_token(), done))
             await done.wait()
 

@@ -10,6 +10,7 @@ import trio
 
 from sos_client.append_stream import WINDOW_BYTES, AppendStream, AppendTarget
 from sos_client.attempts import Attempts, Deadlines
+from sos_client.clear_text import check_token_stays
 from sos_client.connection_pool import ConnectionPool
 from sos_client.read_stream import ReadStream
 from sos_client.retry import RetryPolicy
@@ -35,6 +36,7 @@ async def open_client(
     *,
     token: bytes | None = None,
     tls: ssl.SSLContext | None = None,
+    insecure: bool = False,
     client_name: str = "sos",
     dial: Dial | None = None,
     deadlines: Deadlines | None = None,
@@ -43,9 +45,11 @@ async def open_client(
 ) -> AsyncIterator[SosClient]:
     """A client of the server at HOST:PORT, connected once already (that first time is not retried).
 
-    `dial` replaces TCP and TLS; `chance` the source of the instance and the pauses, for runs that must be repeatable.
+    Without TLS a token goes to this host only (MisuseError), unless `insecure`. `dial` replaces TCP and TLS; `chance`
+    the source of the instance and the pauses, for runs that must be repeatable.
     Cancelling the block closes everything; what was acknowledged stays, what was not may or may not be there.
     """
+    check_token_stays([address], token=token, encrypted=insecure or tls is not None or dial is not None)
     deadlines = deadlines or Deadlines()
     chance = chance or random.SystemRandom()
     hello = m.Hello(

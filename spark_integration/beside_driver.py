@@ -46,6 +46,7 @@ class Wanted:
     directory: Path
     host: str
     keep_for: str | None = None
+    insecure: bool = False
 
     @property
     def is_embedded(self) -> bool:
@@ -168,6 +169,8 @@ def programs(wanted: Wanted, credentials: RunCredentials, folder: Path) -> list[
         command += ["--server", server]
     if wanted.is_embedded:
         command += ["--create"]
+    if wanted.insecure:
+        command += ["--insecure"]
     if wanted.keep_for is not None:
         command += ["--keep-for", wanted.keep_for]
     if wanted.server_authorities is not None:

@@ -4,8 +4,8 @@
     spark.read.format("sos-journal").option("servers", "a:7400,b:7400,c:7400").load("sos://payments/q1")
 
 Options: `table` (records, files, batches), `at` (as the tool's --at; pinned when the reading is planned), `servers` or
-`dir`, `token_file`, `tls_ca` (files that every executor has). Records are read in parallel, a task for each segment.
-Only the log is asked: nothing here can change a volume.
+`dir`, `token_file`, `tls_ca` (files that every executor has), `insecure` (true: a token may go out without TLS).
+Records are read in parallel, a task for each segment. Only the log is asked: nothing here can change a volume.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class _Question:
     directory: str
     token_file: str
     tls_ca: str
+    insecure: bool
 
     @classmethod
     def of(cls, options: dict[str, str]) -> _Question:
@@ -100,6 +101,7 @@ class _Question:
             directory=options.get("dir", ""),
             token_file=options.get("token_file", ""),
             tls_ca=options.get("tls_ca", ""),
+            insecure=options.get("insecure", "").lower() == "true",
         )
 
     @asynccontextmanager
@@ -111,6 +113,7 @@ class _Question:
             directory=Path(self.directory) if self.directory else None,
             token=token_of(Path(self.token_file) if self.token_file else None),
             tls=tls_context(authorities, wanted=False),
+            insecure=self.insecure,
         )
         if not access.servers and access.directory is None:
             raise refused(JournalCode.BAD_REQUEST, "say where the log is, with the option servers or dir")

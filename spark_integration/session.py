@@ -28,6 +28,7 @@ from journal.spark_settings import (
     redaction_with_tokens,
     spark_settings,
 )
+from sos_client.clear_text import leaves_this_host
 from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
 from spark_integration.driver_jvm import SHIM_JAR, SessionError, check_jvm, submitted
 from spark_integration.jar import jar_path
@@ -75,6 +76,7 @@ def with_sos_checkpoints(
     authorities: str | None = None,
     directory: str | Path | None = None,
     keep_for: str | None = None,
+    insecure: bool = False,
 ) -> SparkSession.Builder:
     """The builder, told to keep checkpoints of `sos://VOLUME/...`; call getOrCreate() on what is returned.
 
@@ -83,6 +85,7 @@ def with_sos_checkpoints(
     `service`: starts nothing; a journal service runs at these addresses. `token` and `authorities` (certificates to
     trust, as PEM text; with them TLS is spoken) are for the servers or the service, whichever is given. `keep_for`,
     such as "7d", is how long the volume's past is kept; without it, as the volume was made: embedded, for ever.
+    Without `authorities` a token goes to this host only, unless `insecure`.
 
     What was started ends with this process, however it ends. For a Spark Connect server elsewhere nothing is started;
     the settings that it needs are printed.
@@ -92,12 +95,16 @@ def with_sos_checkpoints(
         raise SessionError("give either servers=, to start a journal service here, or service=, to use one that runs")
     if service and keep_for is not None:
         raise SessionError("keep_for= is for a service that is started here; the one that runs has --keep-for")
+    _check_exposure((*servers, *service), token=token, encrypted=insecure or authorities is not None)
     target = _target_of(builder)
     if target.is_elsewhere:
-        return _for_connect_elsewhere(builder, volume, tuple(service), token, authorities)
+        access = SparkAccess(service=tuple(service), token=token, authorities=authorities, insecure=insecure)
+        return _for_connect_elsewhere(builder, volume, access)
     check_jvm()
     _check_running_session(volume, tuple(service))
-    access = SparkAccess(service=tuple(service), token=token, authorities=authorities, tls=authorities is not None)
+    access = SparkAccess(
+        service=tuple(service), token=token, authorities=authorities, tls=authorities is not None, insecure=insecure
+    )
     if not service:
         wanted = Wanted(
             volume=volume,
@@ -107,6 +114,7 @@ def with_sos_checkpoints(
             directory=Path(directory) if directory is not None else default_directory(volume),
             host=LOOPBACK if target.executors_are_here else _own_host(builder),
             keep_for=keep_for,
+            insecure=insecure,
         )
         access = _started(wanted)
     return _configured(builder, replace(access, jar=str(jar_path())))
@@ -182,20 +190,19 @@ def _with_token(builder: SparkSession.Builder, token: str) -> SparkSession.Build
     return with_token
 
 
-def _for_connect_elsewhere(
-    builder: SparkSession.Builder, volume: str, service: tuple[str, ...], token: str | None, authorities: str | None
-) -> SparkSession.Builder:
-    if not service:
+def _for_connect_elsewhere(builder: SparkSession.Builder, volume: str, given: SparkAccess) -> SparkSession.Builder:
+    if not given.service:
         raise SessionError(
             "With a Spark Connect server elsewhere nothing is started here: run `sos-journal serve` where that server "
             "can reach it, and give its address as service=[...]."
         )
     access = SparkAccess(
-        service=service,
+        service=given.service,
         jar=str(jar_path()),
-        token_file="/path/to/token" if token else None,
-        authorities_file="/path/to/authorities.pem" if authorities else None,
-        tls=authorities is not None,
+        token_file="/path/to/token" if given.token else None,
+        authorities_file="/path/to/authorities.pem" if given.authorities else None,
+        tls=given.authorities is not None,
+        insecure=given.insecure,
     )
     text = as_properties(spark_settings(access, spark_version=pyspark.__version__))
     _say(
@@ -216,6 +223,15 @@ def _check_listed(**addresses: Sequence[str]) -> None:
     for name, given in addresses.items():
         if isinstance(given, str):
             raise SessionError(f"{name} is a list of addresses: {name}={given.split(',')}")
+
+
+def _check_exposure(addresses: Sequence[str], *, token: str | None, encrypted: bool) -> None:
+    exposed = [address for address in addresses if leaves_this_host(address)]
+    if token is not None and exposed and not encrypted:
+        raise SessionError(
+            f"the token would go to {', '.join(exposed)} in clear: give authorities=, so that TLS is spoken, or say "
+            "insecure=True"
+        )
 
 
 def _check_running_session(volume: str, service: tuple[str, ...]) -> None:

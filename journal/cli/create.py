@@ -83,7 +83,7 @@ async def _create(
         location.volume,
         access.servers,
         acknowledgements=acknowledgements,
-        surroundings=Surroundings(token=access.token, tls=access.tls),
+        surroundings=Surroundings(token=access.token, tls=access.tls, insecure=access.insecure),
         settings=settings,
     )
     configuration = header.membership.configuration

@@ -113,7 +113,7 @@ async def _opened(
     if not access.servers:
         message = f"say where volume {target.volume} is served (--to-service), or shall be made (--servers)"
         raise refused(JournalCode.BAD_REQUEST, message)
-    surroundings = Surroundings(token=access.token, tls=access.tls)
+    surroundings = Surroundings(token=access.token, tls=access.tls, insecure=access.insecure)
     header = reader.header
     settings = JournalSettings(retention_seconds=header.retention_seconds, retention_bytes=header.retention_bytes)
     await create_volume(target.volume, access.servers, surroundings=surroundings, settings=settings)

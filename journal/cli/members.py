@@ -104,7 +104,7 @@ async def _plan(location: Location, wish: Wish, style: Style, access: Access) ->
 
 async def _carry_out(location: Location, wish: Wish, style: Style, access: Access) -> None:
     access = await log_access(access, location.volume)
-    surroundings = Surroundings(token=access.token, tls=access.tls)
+    surroundings = Surroundings(token=access.token, tls=access.tls, insecure=access.insecure)
     with progress("filling the new member", None) as advance:
         header = await change_members(
             location.volume, access.servers, wish, surroundings=surroundings, progress=advance

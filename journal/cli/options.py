@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from journal.moments import parse_moment
+from sos_client.clear_text import check_token_stays
 from sos_client.wire.errors import SosError
 from sos_client.wire.names import parse_token
 
@@ -36,6 +37,7 @@ class Access:
     directory: Path | None
     token: bytes | None
     tls: ssl.SSLContext | None
+    insecure: bool = False  # the token may go to other hosts without TLS
     variables: tuple[str, ...] = ()  # of the environment, which named what the command line did not
 
 
@@ -97,14 +99,18 @@ def _from_environment(options: dict[str, Any]) -> tuple[str, ...]:
 
 def _access(options: dict[str, Any]) -> Access:
     variables = _from_environment(options)
-    return Access(
+    access = Access(
         variables=variables,
         services=split_addresses(options.pop("service")),
         servers=split_addresses(options.pop("servers")),
         directory=options.pop("copy_directory"),
         token=token_of(options.pop("token_file")),
         tls=tls_context(options.pop("tls_ca"), wanted=options.pop("tls")),
+        insecure=options.pop("insecure"),
     )
+    encrypted = access.insecure or access.tls is not None
+    check_token_stays((*access.services, *access.servers), token=access.token, encrypted=encrypted)
+    return access
 
 
 _ACCESS: Final = (
@@ -121,6 +127,7 @@ _ACCESS: Final = (
         type=click.Path(path_type=Path, dir_okay=False),
         help="File with the token; or the token itself in SOS_TOKEN.",
     ),
+    click.option("--insecure", is_flag=True, help="Let the token go to other hosts without TLS."),
     click.option("--tls", is_flag=True, help="Speak TLS."),
     click.option(
         "--tls-ca",

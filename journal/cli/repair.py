@@ -71,7 +71,7 @@ def _ask(volume: str, answer: str | None) -> None:
 
 async def _accept_loss(location: Location, style: Style, access: Access) -> None:
     access = await log_access(access, location.volume)
-    surroundings = Surroundings(token=access.token, tls=access.tls)
+    surroundings = Surroundings(token=access.token, tls=access.tls, insecure=access.insecure)
     header = await accept_loss_of(
         location.volume, access.servers, directory=access.directory, surroundings=surroundings
     )

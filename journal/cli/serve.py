@@ -18,6 +18,7 @@ from journal.errors import JournalCode, JournalError
 from journal.gateway.serve import ServeSettings, serve
 from journal.journal import Journal, open_journal
 from journal.settings import JournalSettings, Surroundings
+from sos_client.clear_text import check_token_stays
 from sos_client.serving.addresses import parse_address
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.settings import SettingsError
@@ -64,7 +65,11 @@ Examples:
 @click.option("--tls-cert", type=_FILE, help="Certificate chain for clients (PEM).")
 @click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
 @click.option("--tokens", type=_FILE, help="Tokens of clients; see `sos-server token`.")
-@click.option("--insecure", is_flag=True, help="Listen beyond loopback without TLS and tokens.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen beyond loopback without TLS and tokens; the token for other hosts' SOS servers goes without TLS, too.",
+)
 @click.option("--token-file", type=_FILE, help="Token for the SOS servers; or the token itself in SOS_TOKEN.")
 @click.option("--tls", is_flag=True, help="Speak TLS with the SOS servers.")
 @click.option(
@@ -148,7 +153,9 @@ def _supervised(options: dict[str, Any]) -> int:
 
 
 def _opener(settings: ServeSettings, writing: JournalSettings, *, create: bool) -> OpenVolume:
-    surroundings = Surroundings(token=settings.token, tls=settings.authorities)
+    encrypted = settings.insecure or settings.authorities is not None
+    check_token_stays(settings.servers, token=settings.token, encrypted=encrypted)
+    surroundings = Surroundings(token=settings.token, tls=settings.authorities, insecure=settings.insecure)
 
     def take_over(volume: str) -> AbstractAsyncContextManager[Journal]:
         return open_journal(

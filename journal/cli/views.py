@@ -141,7 +141,10 @@ async def open_copies(access: Access, volume: str) -> AsyncIterator[list[Copy]]:
     async with AsyncExitStack() as stack:
         copies: list[Copy] = []
         failures: list[JournalError] = []
-        openings = [open_member_copy(a, volume, token=access.token, tls=access.tls) for a in access.servers]
+        openings = [
+            open_member_copy(address, volume, token=access.token, tls=access.tls, insecure=access.insecure)
+            for address in access.servers
+        ]
         if access.directory is not None:
             openings = [open_directory_copy(access.directory, volume), *openings]  # type: ignore[list-item]
         for opening in openings:
@@ -250,6 +253,12 @@ async def open_service(access: Access, volume: str) -> AsyncIterator[RemoteVolum
         raise refused(JournalCode.BAD_REQUEST, "changes go through a journal service: name it with --service")
     settings = ClientSettings(on_trouble=_Patience())
     async with open_volume(
-        access.services, volume, token=access.token, tls=access.tls, client_name="sos-journal", settings=settings
+        access.services,
+        volume,
+        token=access.token,
+        tls=access.tls,
+        insecure=access.insecure,
+        client_name="sos-journal",
+        settings=settings,
     ) as remote:
         yield remote

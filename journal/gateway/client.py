@@ -21,6 +21,7 @@ from journal.gateway.remote_write import RemoteWrite
 from journal.gateway.service_link import expected
 from journal.gateway.service_pool import Addresses, ServicePool, hello
 from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, ClaimPage, FileStatus, OperationId, Page, PathClaim
+from sos_client.clear_text import check_token_stays
 from sos_client.retry import RetryPolicy
 from sos_client.stream import Dial, tcp_dial
 from sos_client.wire.errors import ConnectionLostError, MisuseError, SosError
@@ -61,17 +62,24 @@ async def open_volume(
     *,
     token: bytes | None = None,
     tls: ssl.SSLContext | None = None,
+    insecure: bool = False,
     client_name: str = "python",
     dial: Dial | None = None,
     settings: ClientSettings | None = None,
 ) -> AsyncIterator[RemoteVolume]:
-    """The volume as one of these services has it. Connects when it must; closes its connections at the end."""
+    """The volume as one of these services has it. Connects when it must; closes its connections at the end.
+
+    Without TLS a token goes to this host only (MisuseError), unless `insecure`; a service that names an owner elsewhere
+    is not followed then. `dial` replaces TCP and TLS.
+    """
     if not addresses:
         raise MisuseError("give the address of at least one service")
+    encrypted = insecure or tls is not None or dial is not None
+    check_token_stays(addresses, token=token, encrypted=encrypted)
     settings = settings or ClientSettings()
     instance = settings.chance.randbytes(limits.INSTANCE_BYTES)
     pool = ServicePool(
-        addresses=Addresses(configured=tuple(addresses)),
+        addresses=Addresses(configured=tuple(addresses), only_this_host=token is not None and not encrypted),
         volume=volume,
         dial=dial or tcp_dial(tls),
         hello=hello(token, client_name, instance),

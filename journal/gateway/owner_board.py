@@ -56,6 +56,7 @@ class ServerBoard:
     log: EventLog
     token: bytes | None = None
     tls: ssl.SSLContext | None = None
+    insecure: bool = False
     dial: Dial | None = None
 
     async def publish(self, volume: str, *, epoch: int, holder: bytes) -> None:
@@ -134,7 +135,13 @@ class ServerBoard:
 
     def _client(self, server: str) -> AbstractAsyncContextManager[SosClient]:
         return open_client(
-            server, token=self.token, tls=self.tls, client_name="journal", dial=self.dial, deadlines=_DEADLINES
+            server,
+            token=self.token,
+            tls=self.tls,
+            insecure=self.insecure,
+            client_name="journal",
+            dial=self.dial,
+            deadlines=_DEADLINES,
         )
 
 

@@ -87,6 +87,7 @@ class RunningService:
             log=log,
             token=settings.token,
             tls=settings.authorities,
+            insecure=settings.insecure,
         )
         self.keepers = [
             VolumeKeeper(name, open_volume=open_volume, board=board, log=log, standby=settings.standby)

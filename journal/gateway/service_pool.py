@@ -11,6 +11,7 @@ import trio
 from journal.gateway import limits
 from journal.gateway import messages as m
 from journal.gateway.service_link import ServiceLink
+from sos_client.clear_text import leaves_this_host
 from sos_client.stream import translated
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Addresses:
     """Where to ask. Sticks to an address while it works; a hint from a service is followed once."""
 
     configured: Sequence[str]
+    only_this_host: bool = False  # no hint leads elsewhere: a token would go there without TLS
     _position: int = 0
     _hint: str | None = None
 
@@ -39,7 +41,7 @@ class Addresses:
         """That address was no good; `hint` is where it says the owner is. Several askers turning at once turn once."""
         if address != self.current:
             return
-        if hint is not None and hint != address:
+        if hint is not None and hint != address and not (self.only_this_host and leaves_this_host(hint)):
             self._hint = hint
             return
         self._hint = None

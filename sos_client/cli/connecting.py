@@ -15,6 +15,7 @@ import click
 import trio
 
 from sos_client.attempts import Deadlines
+from sos_client.clear_text import check_token_stays
 from sos_client.client import SosClient, open_client
 from sos_client.link import Link, open_link
 from sos_client.stream import tcp_dial
@@ -48,6 +49,7 @@ _OPTIONS = (
     click.option("--tls-ca", type=_FILE, envvar="SOS_TLS_CA", help="Speak TLS, and trust this authority (PEM)."),
     click.option("--tls-cert", type=_FILE, envvar="SOS_TLS_CERT", help="Certificate of this client (PEM)."),
     click.option("--tls-key", type=_FILE, envvar="SOS_TLS_KEY", help="Its key (PEM)."),
+    click.option("--insecure", is_flag=True, help="Let the token go to another host without TLS."),
     click.option("--timeout", type=Seconds(min=0), help="Seconds to keep trying after a loss (default 60)."),
 )
 
@@ -63,6 +65,7 @@ class Connecting:
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    insecure: bool = False
     timeout: float | None = None
 
     def run(self, verb: Callable[[SosClient], Awaitable[T]]) -> T:
@@ -70,7 +73,9 @@ class Connecting:
 
         async def main() -> T:
             token, context, deadlines = self._read_token(), self._context(), self._deadlines()
-            async with open_client(self._address, token=token, tls=context, deadlines=deadlines) as client:
+            async with open_client(
+                self._address, token=token, tls=context, insecure=self.insecure, deadlines=deadlines
+            ) as client:
                 return await verb(client)
 
         return trio.run(main)
@@ -78,7 +83,9 @@ class Connecting:
     @contextlib.asynccontextmanager
     async def open_links(self, count: int) -> AsyncIterator[list[Link]]:
         """So many bare connections, each as if from a client of its own."""
-        dial, token, seconds = tcp_dial(self._context()), self._read_token(), self._deadlines().connect_seconds
+        context, token, seconds = self._context(), self._read_token(), self._deadlines().connect_seconds
+        check_token_stays([self._address], token=token, encrypted=self.insecure or context is not None)
+        dial = tcp_dial(context)
         async with contextlib.AsyncExitStack() as stack:
             links = []
             for _ in range(count):

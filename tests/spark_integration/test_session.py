@@ -43,8 +43,23 @@ def test_running_service_needs_settings_only() -> None:
 
 
 def test_token_is_no_setting_since_settings_are_on_the_jvms_command_line() -> None:
-    builder = with_sos_checkpoints(SparkSession.builder.master("local"), volume="v", service=["a:1"], token=_TOKEN)
+    builder = with_sos_checkpoints(
+        SparkSession.builder.master("local"), volume="v", service=["localhost:1"], token=_TOKEN
+    )
     assert _TOKEN not in "".join(_options(builder).values())
+
+
+@pytest.mark.parametrize("where", ["servers", "service"])
+def test_a_token_does_not_leave_this_host_without_tls(where: str) -> None:
+    there: dict[str, Any] = {where: ["127.0.0.1:1", "elsewhere:1"]}
+    with pytest.raises(SessionError, match="would go to elsewhere:1 in clear"):
+        with_sos_checkpoints(SparkSession.builder.master("local"), volume="v", token=_TOKEN, **there)
+
+
+def test_a_token_goes_where_it_is_let_and_the_shim_is_told() -> None:
+    builder = SparkSession.builder.master("local")
+    told = with_sos_checkpoints(builder, volume="v", service=["elsewhere:1"], token=_TOKEN, insecure=True)
+    assert _options(told)["spark.hadoop.fs.sos.insecure"] == "true"
 
 
 def test_other_jars_stay() -> None:
