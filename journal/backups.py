@@ -51,6 +51,14 @@ async def shortfall_of(reader: VolumeReader) -> str | None:
     return None
 
 
+async def is_end_known(reader: VolumeReader) -> bool:
+    """Whether a member, or a backup's mark, says how far the log goes. A service's directory may lag, or be cut."""
+    for copy in reader.copies:
+        if not isinstance(copy, DirectoryCopy) or await read_mark(copy) is not None:
+            return True
+    return False
+
+
 async def check_whole(reader: VolumeReader) -> None:
     """LOST if a backup that is read from does not go as far as it should."""
     if shortfall := await shortfall_of(reader):

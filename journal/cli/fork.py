@@ -16,7 +16,7 @@ from journal.cli.options import Access, Style, access_options, at_option, moment
 from journal.cli.output import print_json, progress, size_text, tree_text
 from journal.cli.pins import pinned
 from journal.cli.running import run_async
-from journal.cli.views import LogView, image_of, log_access, open_log, open_service
+from journal.cli.views import LogView, image_of, log_access, open_log, open_service, warn_of_open_end
 from journal.errors import JournalCode, refused
 from journal.journal import open_journal
 from journal.moving_checkpoints import move_tree
@@ -70,6 +70,7 @@ async def _fork(
     access = await log_access(access, source.volume)
     async with open_log(access, source.volume) as reader:
         view = LogView(reader, await image_of(reader, moment_of(at, style), path=source.path))
+        await warn_of_open_end(view, at)
         files = [_new_file(view, status, source.path) async for status in view.walk(source.path)]
         files = [file for file in files if not f"/{file.path}".startswith(f"/{SCRATCH_PREFIX}")]
         moved = await move_tree(files, home_of(target))

@@ -14,7 +14,7 @@ from journal.cli.options import Access, Style, access_options, at_option, style_
 from journal.cli.output import count_text, note, print_json, progress, size_text, time_text
 from journal.cli.pins import pinned
 from journal.cli.running import run_async
-from journal.cli.views import View, open_view
+from journal.cli.views import View, open_view, warn_of_open_end
 from journal.errors import JournalCode, refused
 from journal.operator_metadata import checkpoint_of
 from journal.plain_directory import Plan, differing, has_content, plan_files, write_directory, write_files
@@ -62,6 +62,7 @@ async def _restore(
             return
         raise refused(JournalCode.NOT_EMPTY, f"{directory} has something in it; --if-empty makes that no error")
     async with open_view(access, location, at, style) as view:
+        await warn_of_open_end(view, at)
         plan = await _plan(view, location)
         if dry_run:
             _print_plan(plan.files, style)
@@ -93,6 +94,7 @@ def export(*, location: Location, directory: Path, dry_run: bool, at: str, style
 
 async def _export(location: Location, directory: Path, dry_run: bool, at: str, style: Style, access: Access) -> None:  # noqa: FBT001
     async with open_view(access, location, at, style) as view:
+        await warn_of_open_end(view, at)
         plan = await _plan(view, location)
         with _opened(directory, make=not dry_run) as tree:
             plan = await trio.to_thread.run_sync(differing, plan, tree)

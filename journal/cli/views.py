@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from journal.backups import check_moment, shortfall_of
+from journal.backups import check_moment, is_end_known, shortfall_of
 from journal.cli.options import is_now, moment_of
 from journal.cli.output import note, remark
 from journal.copies import MemberCopy, open_directory_copy, open_member_copy
@@ -203,6 +203,15 @@ async def image_of(reader: VolumeReader, moment: Moment, *, path: str = "") -> I
     image = await reader.image(moment, path=path)
     await check_moment(reader, moment, image.lsn)
     return image
+
+
+async def warn_of_open_end(view: View, moment: str) -> None:
+    """Before a copy is made: a directory without a mark may have less than there was, and nobody could tell."""
+    if is_now(moment) and isinstance(view, LogView) and not await is_end_known(view.reader):
+        places = ", ".join(view.read_from)
+        note(
+            f"warning: nothing says how far the log in {places} should go (name the servers, too): it may lack the last"
+        )
 
 
 def unread_members(reader: VolumeReader, access: Access) -> list[tuple[str, str]]:

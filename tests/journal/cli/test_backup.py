@@ -183,6 +183,19 @@ def test_a_backup_is_not_put_back_to_less_or_to_another_history(
     assert Cli(backup.parent).here("verify", "payments").exit_code == 0
 
 
+def test_a_copy_made_of_a_log_without_a_known_end_says_so(
+    saved: VolumeOnDisk, backup: Path, cli: Cli, tmp_path: Path
+) -> None:
+    warning = "nothing says how far the log in"
+    of_directory = cli.here("restore", "sos://payments/q1", str(tmp_path / "a"))
+    assert warning in of_directory.stderr
+    of_backup = Cli(backup.parent).here("restore", "sos://payments/q1", str(tmp_path / "b"))
+    of_batch = cli.here("restore", "sos://payments/q1", str(tmp_path / "c"), "--at", "batch:3")
+    for result in (of_backup, of_batch):
+        assert result.exit_code == 0
+        assert warning not in result.stderr
+
+
 def test_without_a_mark_everything_is_copied_again(saved: VolumeOnDisk, backup: Path, cli: Cli) -> None:
     (backup / MARK_NAME).unlink()
     report = Cli(backup.parent).lines("verify", "payments")
