@@ -11,6 +11,11 @@ from journal.cli.serve import serve_command
 from journal.gateway.exposition import registry_of
 from journal.gateway.keeper import VolumeKeeper
 from journal.gateway.metrics import GatewayMetrics
+from sos_client.serving.addresses import Address
+from sos_client.serving.event_log import EventLog
+from sos_client.serving.listener import Accepted
+from sos_client.serving.serving_metrics import ServingMetrics
+from tests.fakes.serve_memory_volume import listener_at
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs/journal-service.md").read_text()
@@ -25,10 +30,18 @@ def test_options_exist() -> None:
     assert isinstance(serve_command, click.Command)
 
 
-def test_metrics_are_all_there() -> None:
+async def test_metrics_are_all_there() -> None:
+    async def nobody_comes(accepted: Accepted) -> None:
+        raise AssertionError(accepted.peer)
+
+    listener = listener_at(Address(host="127.0.0.1", port=0))
+    listener.stop()
+    await listener.serve(nobody_comes)
     registry = registry_of(GatewayMetrics(), list[VolumeKeeper]())
+    registry.register(ServingMetrics("sos_journal", listener, EventLog()))
     real = {family.name + ("_total" if family.type == "counter" else "") for family in registry.collect()}
-    assert set(re.findall(r"^\| `(sos_journal_\w+)`", DOCUMENT, re.MULTILINE)) == real
+    rows = re.findall(r"^\| (`sos_journal_.*?) \|", DOCUMENT, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == real
 
 
 def test_events_are_in_the_code() -> None:
