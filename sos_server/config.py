@@ -79,9 +79,7 @@ class StorageSection:
     ] = 512 << 20
     accept_log_damage: Annotated[
         bool,
-        Setting(
-            "start although a part of the commit log is unreadable; every object that was not sealed counts as damaged then"
-        ),
+        Setting("start although a part of the commit log is unreadable; what is not sealed counts as damaged then"),
     ] = False
 
 

@@ -237,7 +237,7 @@ class _ServerRun:
         reason, self.server.refused_to_start = self.server.refused_to_start, None
         flips = [flip for flip in self.flips if flip.path.startswith("log/")] if reason is not None else []
         self.world.require(reason is None or bool(flips), f"the server would not start: {reason}")
-        for flip in flips:
+        for flip in reversed(flips):  # two may have hit one block
             flip.undo()
             self.flips.remove(flip)
 
