@@ -13,8 +13,9 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
+from tests.journal.exploration.checks import ViolationError
 from tests.journal.exploration.scenarios import SCENARIOS, Scenario
-from tests.journal.exploration.steps import ViolationError, successors
+from tests.journal.exploration.steps import successors
 from tests.journal.exploration.world import Budget, World
 
 

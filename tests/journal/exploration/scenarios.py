@@ -25,12 +25,17 @@ class Scenario:
     members: str = "ABC"
     acknowledgements: int = 2
     budget: Budget
-    change: Configuration | None = None
+    changes: tuple[Configuration, ...] = ()  # wished for one after the other
     seeds: tuple[frozenset[Member], ...] = field(default=())
     keep_local: bool = False
     is_fine: bool = False  # questions that change nothing are steps of their own, too
     prelude: tuple[str, ...] = ()  # what has happened before, by the beginnings of the steps' labels
     lagging: str = ""  # members that missed the birth's header: they were cut off just then
+
+    def next_change(self, present: Configuration) -> Configuration | None:
+        """What the owner wishes for next."""
+        done = self.changes.index(present) + 1 if present in self.changes else 0
+        return self.changes[done] if done < len(self.changes) else None
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -107,6 +112,17 @@ WITHOUT_C = (
     "0 writes", "0 follows A", "0 follows B", "1 starts with ABC", "1 Ask, without C", "1 Fence A", "1 Fence B",
     "1 Read, without None", "1 assembles", "1 Extend A", "1 Extend B", "1 Write A", "1 Write B",
 )  # fmt: skip
+# Writer 1 has trimmed the log up to its own segment, with a snapshot of what was before on A and B; C has none.
+TRIMMED = (
+    *SECOND_EPOCH, "1 gives A the snapshot", "1 gives B the snapshot", "1 adopts", "1 trims", "1 follows A",
+    "1 follows B", "1 forgets", "1 deletes on A", "1 deletes on B",
+)  # fmt: skip
+# And then C, too, has all of it, A is gone, and D takes its place.
+WITH_D = (
+    *TRIMMED, "1 fills C", "1 deletes on C", "wipes at A", "1 changes members with ABCD", "1 Ask, without None",
+    "1 Fence B", "1 Fence C", "1 Fence D", "1 Read, without None", "1 assembles", "1 Extend B", "1 Extend C",
+    "1 Write B", "1 Write C", "1 Write B", "1 Write C",
+)  # fmt: skip
 
 SCENARIOS = (
     Scenario(name="takeover", seeds=BOTH, budget=Budget(takeovers=1, writes=2, cuts=1)),
@@ -145,23 +161,41 @@ SCENARIOS = (
         budget=Budget(takeovers=1, writes=2, damages=2),
     ),
     Scenario(
-        name="replace the only member", servers="AB", members="A", acknowledgements=1, change=configuration("B", 1),
+        name="replace the only member", servers="AB", members="A", acknowledgements=1, changes=(configuration("B", 1),),
         seeds=_seeds("A", "A"), budget=Budget(takeovers=1, writes=1, changes=1, writer_crashes=1, cuts=1),
     ),
     Scenario(
-        name="replace one of two", members="AB", change=configuration("AC", 2),
+        name="replace one of two", members="AB", changes=(configuration("AC", 2),),
         seeds=_seeds("AB", "C"), budget=Budget(takeovers=1, writes=1, changes=1, cuts=1),
     ),
     Scenario(
-        name="add a member", members="A", acknowledgements=1, change=configuration("AB", 2),
+        name="add a member", members="A", acknowledgements=1, changes=(configuration("AB", 2),),
         servers="AB", seeds=_seeds("A", "AB"), budget=Budget(takeovers=1, writes=1, changes=1, cuts=1),
     ),
     Scenario(
-        name="remove a member", members="AB", change=configuration("B", 1), servers="AB",
+        name="remove a member", members="AB", changes=(configuration("B", 1),), servers="AB",
         seeds=_seeds("AB", "A"), budget=Budget(takeovers=1, writes=1, changes=1, cuts=1),
     ),
+    Scenario(name="trimming", seeds=BOTH, prelude=SECOND_EPOCH, budget=Budget(takeovers=1, writes=2, trims=1)),
+    Scenario(name="trimming and taking over", seeds=BOTH, prelude=SECOND_EPOCH[:-2],
+             budget=Budget(takeovers=2, writes=1, trims=1)),
+    Scenario(name="trimmed log", seeds=BOTH, prelude=TRIMMED, budget=Budget(takeovers=2, writes=2, trims=1, cuts=1)),
+    Scenario(name="trimmed log, wiped server", seeds=BOTH, prelude=TRIMMED,
+             budget=Budget(takeovers=2, writes=1, trims=1, wipes=1)),
     Scenario(
-        name="replace one of three", servers="ABCD", change=configuration("ABD", 2),
+        name="trimmed log, member by member", servers="ABCD", seeds=_seeds("ABCD", "ABCD"), prelude=WITH_D,
+        changes=(configuration("BCD", 2),), budget=Budget(takeovers=2, writes=1, trims=1, changes=1, wipes=2),
+    ),
+    Scenario(
+        name="three of four", servers="ABCD", members="ABCD", acknowledgements=3, seeds=_seeds("ABCD", "ABCD"),
+        budget=Budget(takeovers=1, writes=1),
+    ),
+    Scenario(
+        name="two changes", members="AB", changes=(configuration("BC", 2), configuration("AC", 2)),
+        seeds=_seeds("AB", "C"), budget=Budget(writes=1, takeovers=0, changes=2),
+    ),
+    Scenario(
+        name="replace one of three", servers="ABCD", changes=(configuration("ABD", 2),),
         seeds=_seeds("ABC", "CD"), budget=Budget(takeovers=1, writes=1, changes=1),
         prelude=("0 writes", "0 follows A", "0 follows B", "0 changes members with ABCD"),
     ),

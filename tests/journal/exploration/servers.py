@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from journal.record import Epoch, Lsn
 from journal.recovery import END, Base, Link, Sight, View, chain_of, lost, next_record
 from journal.segment import SegmentName
 from journal.takeover_messages import Gone, Granted, Overtaken, Told
-from tests.journal.exploration.world import NO_VALUE, Item, Segment
+from tests.journal.exploration.world import NO_VALUE, Item, Segment, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,6 +64,37 @@ def bring_up(server: Server, segment: Segment) -> Server:
     if held is not None and not all(item.whole for item in held.items[: len(segment.items)]):
         return server.with_segment(segment)
     return store(server, segment)
+
+
+def give(server: Server, snapshot: Snapshot) -> Server:
+    """Store an index snapshot, sealed."""
+    return server._replace(snapshots=tuple(sorted({*server.snapshots, snapshot})))
+
+
+def give_all(server: Server, segments: Iterable[Segment], snapshot: Snapshot | None) -> Server:
+    """What a member is filled with: all that is retained, and the snapshot that stands for the rest."""
+    for segment in segments:
+        server = store(server, segment)
+    return server if snapshot is None else give(server, snapshot)
+
+
+def extended(server: Server, snapshot: Snapshot | None) -> Server:
+    """What a takeover gives a member beside the log."""
+    return server if snapshot is None else give(server, snapshot)
+
+
+def standing(segments: Sequence[Segment], snapshots: Iterable[Snapshot]) -> Snapshot | None:
+    """The newest index snapshot on the chain. LOST if the log was trimmed and there is none."""
+    boundaries = {one.facts.start: one.facts.base.chain for one in segments if one.facts.base is not None}
+    usable = [one for one in snapshots if boundaries.get(one.lsn) == one.chain and one.lsn >= segments[-1].facts.trim]
+    if not usable and segments[0].facts.start > 0:
+        raise lost(segments[0].facts.start, "no index snapshot stands for what was trimmed")
+    return max(usable, default=None)
+
+
+def following(facts: SegmentFacts, *, name: str, start: int, trim: int, base: Base) -> SegmentFacts:
+    """The header of the next segment of the same owner."""
+    return replace(facts, name=name, start=start, trim=trim, base=base)
 
 
 def view(copy: Segment, lsn: int) -> View:

@@ -5,13 +5,12 @@ A step is atomic: one request handled by one server and its answer taken, one fa
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from journal.errors import DamagedJournalError
-from journal.membership import Membership, is_durable, is_fenced
+from journal.membership import Membership
 from journal.recovery import Base
-from journal.replica_progress import Progress, ReplicaProgress, Standing
+from journal.replica_progress import ReplicaProgress, Standing
 from journal.takeover import Phase, Takeover
 from journal.takeover_messages import (
     Answer,
@@ -25,13 +24,20 @@ from journal.takeover_messages import (
     NotAssembled,
     Overtaken,
     Read,
-    Reason,
     Request,
     Silent,
     Write,
     Written,
 )
 from tests.journal.exploration import servers
+from tests.journal.exploration.checks import (
+    ViolationError,
+    check_acknowledged,
+    check_fencing,
+    check_refusal,
+    check_serving,
+)
+from tests.journal.exploration.trimming import progress_of, trimming_steps, with_progress
 from tests.journal.exploration.world import Following, Segment, Server, World, Writer
 
 if TYPE_CHECKING:
@@ -39,10 +45,6 @@ if TYPE_CHECKING:
 
     from journal.membership import Configuration, Member
     from tests.journal.exploration.scenarios import Scenario
-
-
-class ViolationError(Exception):
-    """The world did what must never happen."""
 
 
 def successors(world: World, scenario: Scenario) -> Iterator[tuple[str, World]]:
@@ -178,7 +180,7 @@ def _extend(server: Server, writer: Writer, end: Base) -> Server:
     for segment in writer.local:
         if segment.facts.start < end.end:
             server = servers.bring_up(server, segment)
-    return server
+    return servers.extended(server, writer.base)
 
 
 def _end_of(segment: Segment) -> Base:
@@ -203,24 +205,26 @@ def _assemble(world: World, slot: int, writer: Writer, request: Assemble) -> Ite
     copies = [copy for member in request.members for copy in world.server(member.address).segments]
     try:
         end, segments = servers.assemble(request.facts, [*copies, *writer.local])
+        snapshots = [one for member in request.members for one in world.server(member.address).snapshots]
+        base = servers.standing(segments, snapshots)
     except DamagedJournalError as error:
         answer = NotAssembled(lsn=int(error.fields["lsn"] or 0), reason=error.message)
         yield label, _answered(world, slot, writer, answer)
         return
-    yield label, _answered(world, slot, writer._replace(local=segments), Assembled(end=end))
+    yield label, _answered(world, slot, writer._replace(local=segments, base=base), Assembled(end=end))
 
 
 def _answered(world: World, slot: int, writer: Writer, answer: Answer) -> World:
     assert writer.takeover is not None
     takeover = writer.takeover.receive(answer)
     if writer.takeover.phase is Phase.ASKING and takeover.phase is Phase.FENCING:
-        _check_fencing(takeover)
+        check_fencing(takeover)
     after = writer._replace(takeover=takeover)
     if takeover.phase is Phase.REFUSED:
-        _check_refusal(world, takeover)
+        check_refusal(world, takeover)
         after = _end(after)
     if takeover.phase is Phase.SERVING:
-        world = _check_serving(world, after, takeover)
+        world = check_serving(world, after, takeover)
         after = _serve(after, takeover)
     return world.with_writer(slot, after)
 
@@ -234,8 +238,11 @@ def _end(writer: Writer) -> Writer:
 
 def _serve(writer: Writer, takeover: Takeover) -> Writer:
     segment = next(one for one in writer.local if one.facts == takeover.header)
+    held = frozenset() if writer.base is None else frozenset({writer.base.name})
     following = tuple(
-        Following(m, Standing.IN_SYNC, segment.end) if m in takeover.written else Following(m, Standing.DISCOVERING, 0)
+        Following(m, Standing.IN_SYNC, segment.end, held)
+        if m in takeover.written
+        else Following(m, Standing.DISCOVERING, 0)
         for m in segment.facts.membership.members
     )
     # What the attempt heard on its way no longer matters: forgetting it makes equal worlds equal.
@@ -257,10 +264,12 @@ def _serving_steps(world: World, slot: int, writer: Writer, scenario: Scenario) 
         segment = writer.segment._replace(items=(*writer.segment.items, item))
         written = _keep(writer._replace(segment=segment), segment)
         yield f"{slot} writes {value}", world.with_writer(slot, written)._replace(budget=budget)
+    yield from trimming_steps(world, slot, writer)
     changed = world.budget.spend("changes")
-    if changed is not None and scenario.change is not None:
+    wished = scenario.next_change(writer.segment.facts.membership.configuration)
+    if changed is not None and wished is not None:
         for order in scenario.orders:
-            after = _change(world, slot, writer._replace(order=order), scenario.change)
+            after = _change(world, slot, writer._replace(order=order), wished)
             yield f"{slot} changes members with {order}", after._replace(budget=changed)
     for following in writer.following:
         yield from _follow(world, slot, writer, following)
@@ -281,7 +290,7 @@ def _follow(world: World, slot: int, writer: Writer, following: Following) -> It
     assert writer.segment is not None
     if not server.is_up or not servers.is_itself(server, following.member) or following.standing is Standing.REMOVED:
         return
-    progress = _progress(writer)
+    progress = progress_of(writer)
     member = following.member
     if following.standing is Standing.DISCOVERING:
         server, answer = servers.grant(server, member, writer.takeover.epoch, writer.takeover.holder)
@@ -292,40 +301,34 @@ def _follow(world: World, slot: int, writer: Writer, following: Following) -> It
     elif not servers.is_ours(server, member, writer.takeover.epoch, writer.takeover.holder):
         progress.fenced(member, epoch=server.epoch, holder=server.holder)
     else:
-        # The live segment goes to every member that was found; older ones only to those that are still filled.
+        # The live segment goes to every member that was found; older ones only to those that are still filled, or that
+        # were there when it was opened.
         yield from _fill(world, slot, writer, server, following)
         if following.synced >= writer.segment.end:
             return
+        if following.standing is Standing.IN_SYNC:
+            for segment in writer.local:
+                server = servers.store(server, segment) if segment.end > following.synced else server
         server = servers.store(server, writer.segment)
         progress.advanced(member, writer.segment.end)
     yield f"{slot} follows {member}", _progressed(world.with_server(server), slot, writer, progress)
 
 
 def _fill(world: World, slot: int, writer: Writer, server: Server, following: Following) -> Iterator[tuple[str, World]]:
-    if following.standing is Standing.CATCHING_UP:
+    progress = progress_of(writer)
+    lacks = following.standing is Standing.IN_SYNC and progress.missing_snapshots(following.member)
+    if following.standing is Standing.CATCHING_UP or lacks:
         assert writer.segment is not None
-        for segment in writer.local:
-            server = servers.store(server, segment)
-        progress = _progress(writer)
-        progress.caught_up(following.member, held_from=0, synced=writer.segment.end)
+        server = servers.give_all(server, writer.local, writer.base)
+        held = frozenset(progress.snapshots)
+        progress.caught_up(following.member, held_from=0, synced=writer.segment.end, snapshots=held)
         yield f"{slot} fills {following.member}", _progressed(world.with_server(server), slot, writer, progress)
 
 
-def _progress(writer: Writer) -> ReplicaProgress:
-    assert writer.segment is not None
-    progress = ReplicaProgress(writer.segment.facts.membership, trim=0)
-    progress.acknowledged = writer.acknowledged
-    progress.members = {
-        one.member: Progress(member=one.member, standing=one.standing, synced=one.synced) for one in writer.following
-    }
-    return progress
-
-
 def _progressed(world: World, slot: int, writer: Writer, progress: ReplicaProgress) -> World:
-    following = tuple(Following.of(one) for one in progress.members.values())
-    after = writer._replace(following=following, acknowledged=progress.acknowledged)
+    after = with_progress(writer, progress)
     if progress.acknowledged > writer.acknowledged:
-        world = _check_acknowledged(world, writer, progress.acknowledged)
+        world = check_acknowledged(world, writer, progress.acknowledged)
     if progress.must_stop():
         after = _end(after)
     return world.with_writer(slot, after)
@@ -370,7 +373,9 @@ def rolled_back(server: Server) -> Server:
     """Its disk as it was just after birth."""
     first = tuple(Segment(one.facts, one.items[:1]) for one in server.segments if one.facts.base is None)
     born = first[0].facts if first else None
-    return server._replace(segments=first, epoch=born.epoch if born else 0, holder=born.holder if born else b"")
+    return server._replace(
+        segments=first, snapshots=(), epoch=born.epoch if born else 0, holder=born.holder if born else b""
+    )
 
 
 def _damaged(server: Server) -> Iterator[tuple[str, Server]]:
@@ -379,72 +384,3 @@ def _damaged(server: Server) -> Iterator[tuple[str, Server]]:
             if item.whole:
                 items = (*segment.items[:at], item._replace(whole=False), *segment.items[at + 1 :])
                 yield f" {segment.facts.start}+{at}", server.with_segment(Segment(segment.facts, items))
-
-
-# ----------------------------------------------------------------------------------------------- what must hold
-
-
-def _check_serving(world: World, writer: Writer, takeover: Takeover) -> World:
-    for before, after in pairwise(writer.local):
-        if before.end != after.facts.start:
-            raise ViolationError(f"{takeover.holder!r} serves what lies behind a back-link, at LSN {after.facts.start}")
-    _check_held(world, writer, writer.local[-1].end)
-    log = servers.history(writer.local)
-    missing = set(world.acknowledged) - set(log)
-    if missing:
-        raise ViolationError(f"{takeover.holder!r} serves in epoch {takeover.epoch} without {sorted(missing)}")
-    if takeover.epoch > world.served[0]:
-        return world._replace(served=(takeover.epoch, log))
-    return world
-
-
-def _check_acknowledged(world: World, writer: Writer, acknowledged: int) -> World:
-    assert writer.takeover is not None
-    epoch, holder = writer.takeover.epoch, writer.takeover.holder
-    new = [one for one in servers.history(writer.local) if writer.acknowledged <= one[0] < acknowledged]
-    served_epoch, served_log = world.served
-    if served_epoch > epoch and not set(new) <= set(served_log):
-        raise ViolationError(f"{holder!r} acknowledges {new} in epoch {epoch}; epoch {served_epoch} serves without it")
-    if any(one_epoch == epoch and one_holder != holder for one_epoch, one_holder in world.owners):
-        raise ViolationError(f"two owners acknowledge in epoch {epoch}")
-    owners = world.owners if (epoch, holder) in world.owners else tuple(sorted([*world.owners, (epoch, holder)]))
-    _check_held(world, writer, acknowledged)
-    together = tuple(sorted({*world.acknowledged, *new}))
-    return world._replace(acknowledged=together, owners=owners)
-
-
-def _check_held(world: World, writer: Writer, end: int) -> None:
-    """k members of each configuration hold the whole chain up to `end`, unless a fault has taken it from them."""
-    if world.faults:
-        return
-    chain = [(one.facts.name, one.items[: end - one.facts.start]) for one in writer.local if one.facts.start < end]
-    holding = [
-        server.member
-        for server in world.servers
-        if all((copy := server.segment(name)) and copy.items[: len(items)] == items for name, items in chain)
-    ]
-    if not is_durable(writer.local[-1].facts.membership, holding):
-        raise ViolationError(
-            f"an owner relies on LSN {end}, which only {[str(m) for m in holding]} hold with all before it"
-        )
-
-
-def _check_fencing(takeover: Takeover) -> None:
-    who, answered = takeover.membership, takeover.answered
-    if not (is_fenced(who, answered) and is_durable(who, answered)):
-        raise ViolationError("an attempt that cannot come to its end fences members")
-
-
-def _check_refusal(world: World, takeover: Takeover) -> None:
-    refusal = takeover.refusal
-    assert refusal is not None
-    if refusal.reason is Reason.NO_HEADER and takeover.change is not None and not (world.faults or takeover.silent):
-        raise ViolationError("an owner that changes members finds no header")
-    if refusal.reason is Reason.LOST and not world.faults:
-        raise ViolationError(f"refused as LOST, but nothing was ever lost: {refusal.detail}")
-    if refusal.reason is Reason.MISSING and not refusal.missing | refusal.lost:
-        raise ViolationError("refused for missing members without naming one")
-    if not refusal.missing <= takeover.silent | takeover.refusing:
-        raise ViolationError("refused for members that were never asked")
-    if refusal.reason is Reason.OVERTAKEN and sum(one.attempts for one in world.writers) == 1:
-        raise ViolationError("refused because of somebody else, but there is nobody else")

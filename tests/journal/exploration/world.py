@@ -37,6 +37,18 @@ class Segment(NamedTuple):
         return self.facts.start + len(self.items)
 
 
+class Snapshot(NamedTuple):
+    """An index snapshot, sealed: what the log before `lsn` added up to, on the chain that has this value there."""
+
+    lsn: int
+    chain: bytes
+    history: tuple[tuple[int, str], ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.lsn:016x}-{self.chain!r}"
+
+
 class Server(NamedTuple):
     """One server's namespace."""
 
@@ -46,6 +58,7 @@ class Server(NamedTuple):
     epoch: int = 0
     holder: bytes = b""
     segments: tuple[Segment, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
 
     @property
     def member(self) -> Member:
@@ -65,10 +78,11 @@ class Following(NamedTuple):
     member: Member
     standing: Standing
     synced: int
+    snapshots: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, progress: Progress) -> Following:
-        return cls(progress.member, progress.standing, progress.synced)
+        return cls(progress.member, progress.standing, progress.synced, progress.snapshots)
 
 
 class Writer(NamedTuple):
@@ -80,6 +94,7 @@ class Writer(NamedTuple):
     keeps_local: bool = False
     local: tuple[Segment, ...] = ()  # the slot's local directory: what its processes have written or assembled
     segment: Segment | None = None  # the one being written, once serving
+    base: Snapshot | None = None  # the index snapshot that members must hold
     following: tuple[Following, ...] = ()
     acknowledged: int = 0
 
@@ -90,6 +105,7 @@ class Budget(NamedTuple):
     takeovers: int = 1  # in all, by all writers
     writes: int = 1
     changes: int = 0
+    trims: int = 0
     writer_crashes: int = 0
     server_crashes: int = 0
     lost_replies: int = 0

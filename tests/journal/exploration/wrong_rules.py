@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from journal.recovery import Link, SegmentFacts, View
     from journal.replica_progress import Progress
     from journal.takeover import Takeover
-    from tests.journal.exploration.world import Server
+    from tests.journal.exploration.world import Segment, Server, Snapshot
 
 
 Patch = tuple[Any, str, Any]
@@ -74,6 +74,18 @@ def _first_copy_decides(lsn: int, views: Sequence[View]) -> View:
 
 def _counts_while_catching_up(progress: Progress, trim: int, snapshots: Set[str]) -> bool:
     return progress.standing in (replica_progress.Standing.IN_SYNC, replica_progress.Standing.CATCHING_UP)
+
+
+def _counts_without_snapshots(progress: Progress, trim: int, snapshots: Set[str]) -> bool:
+    return progress.standing is replica_progress.Standing.IN_SYNC
+
+
+def _only_the_newest_segment(server: Server, segments: Iterable[Segment], snapshot: Snapshot | None) -> Server:
+    return servers.extended(servers.store(server, list(segments)[-1]), snapshot)
+
+
+def _without_the_snapshot(server: Server, snapshot: Snapshot | None) -> Server:
+    return server
 
 
 def _everybody_counts(state: Takeover, members: frozenset[Member]) -> frozenset[Member]:
@@ -179,6 +191,20 @@ WRONG_RULES = (
     WrongRule(
         rule="a member counts only while it holds the whole retained chain", mistake="count one that is catching up",
         scenario="lagging after a takeover", patches=((replica_progress, "counts", _counts_while_catching_up),),
+    ),
+    WrongRule(
+        rule="a member counts only while it holds the whole retained chain", mistake="fill it with the newest segment",
+        scenario="lagging after a takeover", patches=((servers, "give_all", _only_the_newest_segment),),
+    ),
+    WrongRule(
+        rule="a member counts only while it holds the index snapshots that stand for what was trimmed",
+        mistake="count one without", scenario="trimmed log",
+        patches=((replica_progress, "counts", _counts_without_snapshots),),
+    ),
+    WrongRule(
+        rule="a member counts only while it holds the index snapshots that stand for what was trimmed",
+        mistake="extend a member without it", scenario="trimmed log",
+        patches=((servers, "extended", _without_the_snapshot),),
     ),
     WrongRule(
         rule="a member with an older claim than it granted is lost", mistake="count a rolled-back member",
