@@ -24,8 +24,8 @@ test: setup  ## the tests that take minutes; ARGS="-m spark" those with Spark, A
 check: setup  ## style, types, formats, all tests: what CI runs
 	.ci/run
 
-check-sparks: setup  ## a smoke test on every other line of Spark that the README names (1.4 GB, some minutes)
-	tools/spark_lines $(VENV) 4.0 4.2 4.3
+check-sparks: setup  ## a smoke test on every other line of Spark that the README names (1.8 GB, some minutes)
+	tools/spark_lines $(VENV) 3.5 4.0 4.2 4.3
 	$(PYTHON) -m pytest tests/spark_integration/test_other_spark_lines.py $(ARGS)
 
 bench: setup  ## measure against Redis, etcd, NATS, PostgreSQL, nginx (ARGS=--quick)

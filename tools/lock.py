@@ -24,7 +24,7 @@ OPTIONS = [
     "--generate-hashes",
     "--allow-unsafe",
 ]
-OTHER_SPARK_LINES = ("4.0", "4.2", "4.3")
+OTHER_SPARK_LINES = ("3.5", "4.0", "4.2", "4.3")
 """What the README names beside the line that the development group pins; `make check-sparks` installs each apart."""
 
 

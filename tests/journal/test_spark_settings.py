@@ -23,6 +23,7 @@ from journal.spark_settings import (
 @pytest.mark.parametrize(
     ("version", "package"),
     [
+        ("3.5.9", "streaming"),
         ("4.0.0", "streaming"),
         ("4.0.2", "streaming"),
         ("4.1.0", "checkpointing"),

@@ -13,7 +13,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 
 /**
  * {@code spark.sql.streaming.checkpointFileManagerClass} for Spark 4.1 and later. The class of
- * the same name in {@code io.sos.spark.streaming} serves Spark 4.0; they differ in nothing but the trait.
+ * the same name in {@code io.sos.spark.streaming} serves Spark 3.5 and 4.0; they differ in nothing but the trait.
  */
 public final class SosCheckpointFileManager implements CheckpointFileManager {
     /** Exactly one of the two is there: ours, or for another scheme the manager that Spark would have taken. */

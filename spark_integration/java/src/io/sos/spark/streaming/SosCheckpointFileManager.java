@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.streaming.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.CheckpointFileManager$;
 
 /**
- * {@code spark.sql.streaming.checkpointFileManagerClass} for Spark 4.0. The class of the
+ * {@code spark.sql.streaming.checkpointFileManagerClass} for Spark 3.5 and 4.0. The class of the
  * same name in {@code io.sos.spark.checkpointing} serves Spark 4.1 and later; they differ in nothing but the trait.
  */
 public final class SosCheckpointFileManager implements CheckpointFileManager {
