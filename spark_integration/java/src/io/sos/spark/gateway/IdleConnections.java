@@ -25,6 +25,17 @@ final class IdleConnections {
         return null;
     }
 
+    /** That service is silent: its other connections are not tried. */
+    synchronized void forget(ServiceAddress address) {
+        idle.removeIf(each -> {
+            boolean isThere = each.address().equals(address);
+            if (isThere) {
+                each.close();
+            }
+            return isThere;
+        });
+    }
+
     synchronized void put(ServiceConnection connection) {
         idle.addFirst(connection);
         if (idle.size() > COUNT_MAX) {

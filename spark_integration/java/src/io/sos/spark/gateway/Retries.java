@@ -60,11 +60,16 @@ final class Retries {
         }
         if (code.again() == ServiceCode.Again.ELSEWHERE) {
             route.redirect(address, ownerToAsk(refusal, address));
+        } else {
+            route.leave(address);
         }
         pauseBefore(address, refusal);
     }
 
-    /** The connection failed. {@code wasIdle}: it may have died long ago, so the next attempt need not wait. */
+    /**
+     * The connection failed. {@code wasIdle}: it may have died long ago, so the next attempt need not wait. One that was silent
+     * did not die long ago: the service did, and its other connections would be as silent.
+     */
     void failed(IOException failure, ServiceConnection connection, boolean wasIdle) throws IOException {
         mayBeDone |= connection.hasSent();
         wasReached |= connection.isOpened();
@@ -73,7 +78,7 @@ final class Retries {
         } else if (deadlineNanos - System.nanoTime() > 0) {
             failedBefore = said(connection.address(), failure);
         }
-        if (wasIdle && deadlineNanos - System.nanoTime() > 0) {
+        if (wasIdle && !connection.wasSilent() && deadlineNanos - System.nanoTime() > 0) {
             return;
         }
         route.leave(connection.address());

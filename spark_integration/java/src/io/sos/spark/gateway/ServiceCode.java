@@ -18,10 +18,10 @@ public enum ServiceCode {
     FENCED(20, Again.NO),
     EXPIRED(21, Again.NO),
     NOT_OWNER(22, Again.ELSEWHERE),
-    OUTCOME_UNKNOWN(30, Again.HERE),
-    UNAVAILABLE(31, Again.HERE),
-    SHUTTING_DOWN(32, Again.HERE),
-    LOCKED(33, Again.HERE),
+    OUTCOME_UNKNOWN(30, Again.YES),
+    UNAVAILABLE(31, Again.YES),
+    SHUTTING_DOWN(32, Again.YES),
+    LOCKED(33, Again.YES),
     NO_SPACE(34, Again.NO),
     DAMAGED(40, Again.NO),
     LOST(41, Again.NO),
@@ -31,14 +31,15 @@ public enum ServiceCode {
     DENIED(52, Again.NO),
     PROTOCOL(53, Again.NO),
     UNSUPPORTED(54, Again.NO),
-    LIMIT(55, Again.HERE),
-    TOO_SLOW(56, Again.HERE),
+    LIMIT(55, Again.YES),
+    TOO_SLOW(56, Again.YES),
     INTERNAL(57, Again.NO);
 
     /** Whether the same request, with the same operation id, is sent again until the deadline. */
     enum Again {
         NO,
-        HERE,
+        /** Here or, if there is another one, there: what is wrong may be wrong with this service alone. */
+        YES,
         ELSEWHERE
     }
 

@@ -101,6 +101,11 @@ final class ServiceConnection implements Closeable {
         return isOpened;
     }
 
+    /** Whether it ended because the service gave no sign for too long. */
+    boolean wasSilent() {
+        return watch.foundSilence();
+    }
+
     /** Whether it serves on after this refusal. */
     boolean outlives(RefusedException refusal) {
         return isOpened && !refusal.code().endsConnection();

@@ -230,6 +230,9 @@ public final class VolumeClient {
                 throw failure;
             } catch (IOException failure) {
                 failIfInterrupted(failure);
+                if (connection.wasSilent()) {
+                    idle.forget(connection.address());
+                }
                 retries.failed(connection.explain(failure), connection, wasIdle);
             } finally {
                 connection.end();

@@ -48,6 +48,11 @@ final class Watch implements AutoCloseable {
         heardNanos = System.nanoTime();
     }
 
+    /** Whether the socket was closed because the peer gave no sign for too long. */
+    boolean foundSilence() {
+        return verdict == Verdict.SILENT;
+    }
+
     /** The error to throw for {@code failure}: why the watch closed the socket, if it did. */
     IOException explain(IOException failure) {
         return switch (verdict) {

@@ -30,6 +30,10 @@ public final class FaultyProxy implements AutoCloseable {
     /** How many connections still lose answers when the mode says so; then everything passes. */
     public final AtomicInteger losses = new AtomicInteger();
     public volatile Mode mode = Mode.PASS;
+    /** Nothing passes any more on any connection, and nobody is told: a machine that sleeps, or is gone. */
+    public volatile boolean frozen;
+    /** How many connections a request was swallowed on. */
+    public final AtomicInteger swallowed = new AtomicInteger();
     /** Where a cut comes after so many bytes towards the service; negative: never. */
     public volatile long cutAfterBytes = -1;
 
@@ -84,6 +88,10 @@ public final class FaultyProxy implements AutoCloseable {
             OutputStream out = to.getOutputStream();
             int size;
             while ((size = in.read(buffer)) > 0) {
+                if (frozen) {
+                    swallowed.incrementAndGet();
+                    silently();
+                }
                 count += size;
                 if (towardsService && cutAfterBytes >= 0 && count > cutAfterBytes) {
                     cutAfterBytes = -1;
@@ -96,6 +104,14 @@ public final class FaultyProxy implements AutoCloseable {
                 passed = towardsService ? passed : passed + (count >= 60 ? size : 0);
                 out.write(buffer, 0, size);
             }
+        }
+    }
+
+    private static void silently() throws IOException {
+        try {
+            Thread.sleep(600_000);
+        } catch (InterruptedException e) {
+            throw new IOException(e);
         }
     }
 

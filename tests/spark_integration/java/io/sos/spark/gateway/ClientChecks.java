@@ -279,6 +279,42 @@ public final class ClientChecks {
                 equal(1, dead.connections.get());
             }
         });
+        checks.check("a service that is gone without a sign is found out once, however many connections it had", () -> {
+            try (FaultyProxy owner = new FaultyProxy(service)) {
+                VolumeClient client = client(60, owner.address(), service);
+                String path = fresh();
+                client.write(path, content("x"), false, null);
+                List<Thread> threads = new java.util.ArrayList<>();
+                for (int i = 0; i < 6; i++) {
+                    threads.add(new Thread(() -> {
+                        for (int n = 0; n < 200 && owner.connections.get() < 4; n++) {
+                            thrown(RefusedException.class, () -> client.stat(ROOT + "nothing"));
+                        }
+                    }));
+                }
+                threads.forEach(Thread::start);
+                for (Thread thread : threads) {
+                    thread.join();
+                }
+                is(owner.connections.get() > 1);
+                owner.frozen = true;
+                equal("x", read(client, path));
+                equal(1, owner.swallowed.get());
+                equal("x", read(client, path));
+                equal(1, owner.swallowed.get());
+            }
+        });
+        checks.check("a service that cannot answer now is not the only one that is asked", () -> {
+            for (int code : new int[] {30, 31, 32, 33}) {
+                try (Scripted cutOff = new Scripted(refusal(code, "alone", "x", "y"))) {
+                    VolumeClient client = client(60, cutOff.address(), service);
+                    String path = fresh();
+                    client.write(path, content("x"), false, null);
+                    equal("x", read(client, path));
+                    equal(1, cutOff.requests.get());
+                }
+            }
+        });
         checks.check("NOT_OWNER leads to the owner, whether or not it is in the list", () -> {
             try (Scripted other = new Scripted(refusal(22, "not mine", "address", service))) {
                 VolumeClient client = client(20, other.address());
