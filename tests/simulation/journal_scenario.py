@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SHAPES: Final = {(3, 2): 12, (1, 1): 1, (2, 2): 1, (3, 3): 1, (4, 3): 1, (5, 3): 2}
 """Members and acknowledgements, and how often."""
-RETENTIONS: Final = {(0, 0): 4, (0, 20_000): 3, (3, 0): 3, (6, 60_000): 1}
+RETENTIONS: Final = {(0, 0): 4, (0, 20_000): 3, (3, 0): 2, (60, 0): 2, (6, 60_000): 1}
 """Seconds and bytes for which the past is kept (0, 0: all of it), and how often."""
 SPARES: Final = ("p", "q")
 
@@ -90,7 +90,7 @@ PROFILES: Final = (
     ),
     Profile(
         name="the past",
-        events={"kill service": 2, "start service": 1, "power cut": 2, "clock jump": 2, "kill server": 1, "sleep": 1},
+        events={"kill service": 2, "start service": 1, "power cut": 1, "clock jump": 4, "kill server": 1, "sleep": 1},
         seconds=8.0,
         event_seconds=0.8,
         retains=True,
