@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +14,11 @@ from journal.gateway.keeper import VolumeKeeper
 from journal.gateway.metrics import GatewayMetrics
 from sos_client.serving.addresses import Address
 from sos_client.serving.event_log import EventLog
-from sos_client.serving.listener import Accepted
 from sos_client.serving.serving_metrics import ServingMetrics
 from tests.fakes.serve_memory_volume import listener_at
+
+if TYPE_CHECKING:
+    from sos_client.serving.listener import Accepted
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs/journal-service.md").read_text()
