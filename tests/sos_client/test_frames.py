@@ -110,3 +110,16 @@ def test_the_maximum_may_change_between_two_frames_of_one_feed() -> None:
     assert splitter.next_frame() is not None
     splitter.frame_bytes_max = 100
     assert drain(splitter) == [(2, bytes(50))]
+
+
+def test_what_is_kept_is_counted_and_can_be_forgotten() -> None:
+    splitter = FrameSplitter(frame_bytes_max=100)
+    whole = frame_header(7, 10) + bytes(10)
+    splitter.feed(whole + whole[:8])
+    assert splitter.kept_bytes == len(whole) + 8
+    assert splitter.next_frame() is not None
+    assert splitter.kept_bytes == 8
+    assert splitter.next_frame() is None
+    assert (splitter.kept_bytes, splitter.midway) == (8, True)
+    splitter.forget()
+    assert (splitter.kept_bytes, splitter.drained) == (0, True)
