@@ -158,7 +158,7 @@ class OperationWindow:
             self._drop(name, next(iter(self._clients[name].answers)))
         if len(self._kept) > 2 * FULL_ANSWERS:
             self._kept = deque(one for one in self._kept if self._has(one[0], one[1], one[4]))
-        while self._kept:
+        while True:  # the newest stays
             name, sequence, _, its_age_ms, entry = self._kept[0]
             if self._has(name, sequence, entry):
                 too_many = self._count > ANSWERS_MAX and its_age_ms < age_ms - DEADLINE_MS

@@ -42,6 +42,7 @@ TESTED_BY_NAME: Final = [
     "index_snapshot",
     "backup_mark",
     "operation_window",
+    "timekeeping",
     "path_claims",
     "replica_progress",
     "takeover",

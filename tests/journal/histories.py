@@ -37,7 +37,7 @@ class History:
     segments: dict[str, bytearray] = dataclasses.field(default_factory=dict)
     headers: list[RecordHeader] = dataclasses.field(default_factory=list)
 
-    def open_segment(self, *, epoch: int | None = None, trim: int = 0) -> SegmentHeader:
+    def open_segment(self, *, epoch: int | None = None, trim: int = 0, paused_ms: int = 0) -> SegmentHeader:
         """Start the next segment; a new epoch has a holder of its own."""
         if epoch is not None:
             self.epoch, self.holder = Epoch(epoch), bytes([9 + epoch]) * 16
@@ -52,6 +52,7 @@ class History:
             granted=frozenset(self.membership.members[:2]),
             base=base,
             trim=Lsn(trim),
+            paused_ms=paused_ms,
         )
         self.segments[str(header.name)] = bytearray()
         self._add(Kind.HEADER, encode_segment_header(header))

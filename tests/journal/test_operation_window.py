@@ -126,6 +126,7 @@ def test_answers_that_have_gone_take_no_room(monkeypatch: pytest.MonkeyPatch) ->
         assert len(window._kept) <= 81
     assert window.find(_operation(1)) is not None
     assert len(window.copy(990)) == len(window) - 9
+    assert len(window.copy(5)) == 1
 
 
 def test_the_answer_for_the_longest_path_is_given_again() -> None:
