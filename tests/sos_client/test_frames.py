@@ -123,3 +123,15 @@ def test_what_is_kept_is_counted_and_can_be_forgotten() -> None:
     assert (splitter.kept_bytes, splitter.midway) == (8, True)
     splitter.forget()
     assert (splitter.kept_bytes, splitter.drained) == (0, True)
+
+
+def test_what_is_kept_is_known_and_can_be_let_go() -> None:
+    splitter = FrameSplitter(frame_bytes_max=100)
+    splitter.feed(frame_header(1, 2) + b"ab" + frame_header(2, 9) + b"x")
+    assert (splitter.kept_bytes, splitter.midway_bytes) == (13, 0)
+    assert drain(splitter) == [(1, b"ab")]
+    assert (splitter.kept_bytes, splitter.midway_bytes) == (6, 6)
+    splitter.forget()
+    assert (splitter.kept_bytes, splitter.midway_bytes, splitter.drained) == (0, 0, True)
+    splitter.feed(frame_header(3, 0))
+    assert drain(splitter) == [(3, b"")]
