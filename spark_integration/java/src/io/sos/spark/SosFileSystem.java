@@ -219,10 +219,13 @@ public final class SosFileSystem extends FileSystem {
         return volume.stat(there);
     }
 
-    /** Spark sets permissions of its event log, so that this is no error; whoever relies on them reads it in the log. */
+    /**
+     * Spark sets permissions of its event log, so that this is no error, also of a file that is open and not there yet;
+     * whoever relies on them reads it in the log.
+     */
     @Override
-    public void setPermission(Path path, FsPermission permission) throws IOException {
-        volume.stat(resolve(path));
+    public void setPermission(Path path, FsPermission permission) {
+        resolve(path);
         LOG.warn("sos:// keeps no permissions: those of {} stay as they are. Rights come from tokens.", path);
     }
 
