@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import copy
 import random
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.errors import JournalError
+from journal.errors import DamagedJournalError, JournalError
 from journal.journal import open_journal
 from journal.reading import open_reader
 from journal.record import Lsn
@@ -181,10 +181,13 @@ class _Judgement:
 
     async def _ask_another_judge(self, copies: Sequence[Copy]) -> None:
         """The independent checker sees what clients saw, and the bytes that members have."""
-        objects = []
+        objects: list[dict[str, bytes]] = []
         for one in copies:
-            sizes = {name: stored.size for name, stored in (await one.list()).items() if name.endswith(".seg")}
-            objects.append({name: await one.read(name, 0, size) for name, size in sizes.items()})
+            objects.append({})
+            for name, stored in (await one.list()).items():
+                if name.endswith(".seg"):
+                    with suppress(DamagedJournalError):  # of a member that was lost: the others have it
+                        objects[-1][name] = await one.read(name, 0, stored.size)
         records = read_log(objects, acknowledged=self.journal.acknowledged_lsn)
         strangers = {one.client.hex() for one in records if one.meta and one.meta[0] == AUDITED_PATH}
         findings = check(list(calls_of(self.stage.history)), records, strangers=strangers)
