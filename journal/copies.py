@@ -151,7 +151,11 @@ class MemberCopy:
 
         Under the volume's present claim. DENIED without the right `append`.
         """
-        there = (await self.list())[name] if present else None
+        there = (await self.list()).get(name) if present else None
+        if present and there is None:
+            raise UnavailableError(
+                JournalCode.UNAVAILABLE, f"{self.label} has {name} no more: it was trimmed meanwhile"
+            )
         with _server_errors(self.label, self._volume):
             info = await self.client.use(self._volume)
             written = name if there is None else next_name(there)

@@ -160,7 +160,7 @@ class _Judgement:
                 await self._compare(path)
             for moment in self._moments(chance):
                 await self._compare_past(reader, moment)
-            if not self.trial.words and not self.stage.archive.end:
+            if not self.trial.words and self.stage.archive.pinned is None:
                 await self._ask_another_judge(reader.chain.copies)
         if not self.trial.words:
             self.world.counts["operations audited"] += len(self.stage.history.operations)
