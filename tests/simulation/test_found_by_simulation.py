@@ -10,6 +10,8 @@ from functools import partial
 import pytest
 import trio
 
+from journal.copies import MemberCopy
+from journal.errors import UnavailableError
 from journal.journal import open_journal
 from journal.membership_change import Wish, change_members
 from journal.settings import JournalSettings
@@ -191,3 +193,21 @@ async def test_a_server_without_the_volume_does_not_keep_a_member_from_being_rep
         await change_members("payments", addresses(servers), wish, surroundings=surroundings(servers, "operator"))
         async with open_on(servers, names="cde") as journal:
             assert (await journal.stat("file/1")).size == 1000
+
+
+@in_virtual_time
+async def test_a_damaged_segment_that_was_trimmed_meanwhile_is_not_written_anew() -> None:
+    """Verified as damaged, then trimmed by the owner: `repair` looked it up to write beside it, and raised KeyError."""
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, settings=JournalSettings(segment_bytes_max=4000)) as journal:
+            for number in range(12):
+                await journal.put(f"file/{number}", bytes(1000))
+        dial = partial(servers.dial, source="operator")
+        async with open_client("a", dial=dial) as client:
+            copy = MemberCopy(client, label="a", volume="payments")
+            oldest = min(await copy.list())
+            del servers.objects("a")[oldest]
+            with pytest.raises(UnavailableError, match="trimmed meanwhile"):
+                await copy.replace(oldest, b"whole", present=True)
+            assert oldest not in await copy.list()
