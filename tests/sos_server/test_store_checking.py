@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import shutil
@@ -12,7 +13,7 @@ import pytest
 from journal.disk import DiskLockedError, open_disk
 from sos_server.checking import CheckReport, check_root
 from sos_server.object_layout import CHUNK_BYTES, checksum_position, data_position
-from tests.sos_server.real_store import Client, flip, running
+from tests.sos_server.real_store import NO_IDLE_COPY, Client, flip, running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +37,9 @@ def fingerprint(root: Path) -> dict[str, str]:
 
 @pytest.fixture
 async def root(tmp_path: Path) -> Path:
-    """Object `a` of two chunks and a bit in its file, `b` in the log; killed."""
-    async with running(tmp_path / "root", graceful=False) as store:
+    """Object `a` of two chunks and a bit in its file, `b` in the log; killed before anything says that `b` was synced."""
+    settings = dataclasses.replace(NO_IDLE_COPY, closing_seconds=3600.0)
+    async with running(tmp_path / "root", settings, graceful=False) as store:
         client = Client(await store.namespace("n", create=True))
         await client.put("a", os.urandom(2 * CHUNK_BYTES + 10))
         await store.copy_everything()
