@@ -221,6 +221,11 @@ class Contents:
         self._namespaces_by_number: dict[int, StoredNamespace] = {}
         self._making: dict[int, StoredObject] = {}
 
+    @property
+    def object_count(self) -> int:
+        """Of all namespaces, with those whose first row is on its way to the disk."""
+        return len(self.objects) + len(self._making)
+
     def take_number(self) -> int:
         """A number that nothing has had yet."""
         self.next_number += 1

@@ -16,6 +16,7 @@ from sos_client.wire.messages import ObjectInfo
 from sos_client.wire.names import check_name
 from sos_server.appender import Appender
 from sos_server.contents import Claim, StoredNamespace, StoredObject
+from sos_server.counting import check_one_more_object
 from sos_server.object_files import fresh_memory
 from sos_server.rows import Claimed, EpochRaised, ObjectDeleted, ObjectMade, ObjectSealed
 
@@ -207,6 +208,7 @@ class Namespace:
         """A new object, its row in the batch before any of its bytes, so that its name is durable when they are."""
         if size:
             raise RefusedError(ErrorCode.WRONG_SIZE, size=0, crc=0, epoch=0)
+        check_one_more_object(self._stored, self._store.contents, self._store.settings)
         epoch = self._stored.claim.epoch if self._stored.claim is not None else 0
         number = self._store.contents.take_number()
         stored = StoredObject(number, self._stored, object_name, epoch)

@@ -17,6 +17,7 @@ from sos_client.wire.names import check_name
 from sos_server.commit_log import CommitLog, refusal_for
 from sos_server.contents import LoggedBytes
 from sos_server.copying import Copier
+from sos_server.counting import check_one_more_namespace
 from sos_server.log_format import BATCH_HEADER_BYTES, ENTRY
 from sos_server.namespace import Appender, Namespace
 from sos_server.object_files import ObjectFiles
@@ -151,7 +152,7 @@ class ObjectStore:
 
     async def namespace(self, name: str, *, create: bool) -> Namespace:
         """The namespace of this name, made durable first when it is new and `create` says so. RefusedError: NOT_FOUND,
-        BAD_NAME, NO_SPACE, IO_ERROR."""
+        BAD_NAME, QUOTA, NO_SPACE, IO_ERROR."""
         check_name(name)
         if name not in self.contents.namespaces:
             await self._make_namespace(name, create=create)
@@ -227,7 +228,7 @@ class ObjectStore:
         self._file_filled.set()
 
     def use_settings(self, settings: StoreSettings) -> None:
-        """Retention, reserve and quotas from now on; an append that has begun keeps the quota that it began with."""
+        """Retention, reserve, quotas and counts from now on; an append that has begun keeps the quota it began with."""
         self.settings = settings
         self.space.reserve_bytes = settings.reserve_bytes
 
@@ -239,6 +240,7 @@ class ObjectStore:
                 raise RefusedError(ErrorCode.NOT_FOUND, what="namespace", name=name)
             if self.space.full:
                 raise self.space.refusal()
+            check_one_more_namespace(self.contents, self.settings)
             incarnation = self._random_bytes(INCARNATION_BYTES)
             await self.commit(NamespaceMade(self.contents.take_number(), name, incarnation))
 

@@ -60,9 +60,9 @@ class Client:
 
 
 @contextlib.contextmanager
-def refused(code: ErrorCode, **fields: Any) -> Iterator[None]:
+def refused(code: ErrorCode, **fields: Any) -> Iterator[pytest.ExceptionInfo[RefusedError]]:
     with pytest.raises(RefusedError) as caught:
-        yield
+        yield caught
     assert caught.value.code is code, caught.value
     assert {name: caught.value.fields[name] for name in fields} == fields
 

@@ -290,6 +290,60 @@ async def test_quota(tmp_path: Path) -> None:
         assert (await store.namespace("n", create=False)).used_bytes == 10
 
 
+async def test_a_namespace_has_so_many_objects_empty_ones_too(tmp_path: Path) -> None:
+    settings = dataclasses.replace(NO_IDLE_COPY, namespace_objects_max=2)
+    async with running(tmp_path / "r", settings) as store:
+        client = Client(await store.namespace("n", create=True))
+        await client.put("a", b"")
+        on_its_way = await client.start("b")
+        with refused(ErrorCode.QUOTA, used=2, quota=2) as caught:
+            await client.start("c")
+        assert "raise storage.namespace_objects_max" in caught.value.message
+        await on_its_way.end()
+        await client.put("a", b"what is there may grow")
+        await Client(await store.namespace("other", create=True)).put("c", b"")
+        await client.namespace.seal("b", size=0, claim=None)
+        await client.namespace.delete("b", claim=None)
+        await client.put("c", b"")
+    fewer = dataclasses.replace(NO_IDLE_COPY, namespace_objects_max=1)
+    async with running(tmp_path / "r", fewer) as store:
+        client = Client(await store.namespace("n", create=False))
+        assert [info.name for info in client.namespace.list("", 10)] == ["a", "c"]
+        with refused(ErrorCode.QUOTA, used=2, quota=1):
+            await client.start("d")
+        store.use_settings(NO_IDLE_COPY)
+        await client.put("d", b"")
+
+
+async def test_all_namespaces_together_have_so_many_objects(tmp_path: Path) -> None:
+    settings = dataclasses.replace(NO_IDLE_COPY, objects_max=2)
+    async with running(tmp_path / "r", settings) as store:
+        one = Client(await store.namespace("one", create=True))
+        two = Client(await store.namespace("two", create=True))
+        await one.put("a", b"")
+        on_its_way = await two.start("a")
+        with refused(ErrorCode.QUOTA, used=2, quota=2) as caught:
+            await one.start("b")
+        assert "raise storage.objects_max" in caught.value.message
+        await on_its_way.end()
+        await two.namespace.seal("a", size=0, claim=None)
+        await two.namespace.delete("a", claim=None)
+        await one.put("b", b"")
+
+
+async def test_a_server_has_so_many_namespaces(tmp_path: Path) -> None:
+    settings = dataclasses.replace(NO_IDLE_COPY, namespaces_max=2)
+    async with running(tmp_path / "r", settings) as store:
+        for name in "one", "two":
+            await store.namespace(name, create=True)
+        with refused(ErrorCode.QUOTA, used=2, quota=2) as caught:
+            await store.namespace("three", create=True)
+        assert "raise storage.namespaces_max" in caught.value.message
+        with refused(ErrorCode.NOT_FOUND):
+            await store.namespace("three", create=False)
+        assert (await store.namespace("two", create=True)).name == "two"
+
+
 async def test_listing_pages_in_order(client: Client, namespace: Namespace) -> None:
     names = [f"o{number}" for number in (3, 1, 20, 2)]
     for name in names:

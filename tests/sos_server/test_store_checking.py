@@ -37,7 +37,7 @@ def fingerprint(root: Path) -> dict[str, str]:
 
 @pytest.fixture
 async def root(tmp_path: Path) -> Path:
-    """Object `a` of two chunks and a bit in its file, `b` in the log; killed before anything says that `b` was synced."""
+    """Object `a` of two chunks and a bit in its file, `b` in the log; killed before anything says `b` was synced."""
     settings = dataclasses.replace(NO_IDLE_COPY, closing_seconds=3600.0)
     async with running(tmp_path / "root", settings, graceful=False) as store:
         client = Client(await store.namespace("n", create=True))

@@ -56,6 +56,26 @@ async def test_quota_retention_and_limits_over_the_wire(tmp_path: Path) -> None:
         await (await server.client()).ends_with(ErrorCode.LIMIT)
 
 
+async def test_how_many_objects_and_namespaces_there_may_be(tmp_path: Path) -> None:
+    config = tmp_path / "sos.toml"
+    config.write_text("[storage]\nnamespace_objects_max = 1\nnamespaces_max = 1\n")
+    with serving(tmp_path, "--config", str(config)) as server:
+        client = await server.entered()
+        assert isinstance(await put(client, "a", 1), m.Ended)
+        error = await refusal_of(client, "b", 1)
+        assert (error.code, error.fields) == (ErrorCode.QUOTA, {"used": 1, "quota": 1})
+        error = await client.refused(m.Use(namespace="another", create=True))
+        assert (error.code, error.fields) == (ErrorCode.QUOTA, {"used": 1, "quota": 1})
+        assert "namespaces" in error.message
+
+        config.write_text("[storage]\nnamespace_objects_max = 2\nobjects_max = 2\nnamespaces_max = 2\n")
+        server.signal(signal.SIGHUP)
+        await logged(server, "reloaded", count=2)
+        assert isinstance(await put(client, "b", 1), m.Ended)
+        await client.ask(m.Use(namespace="another", create=True), m.Using)
+        assert "all namespaces together" in (await refusal_of(client, "c", 1)).message
+
+
 async def test_sighup_reads_the_settings_again(tmp_path: Path) -> None:
     config = tmp_path / "sos.toml"
     config.write_text("[limits]\nconnections_max = 1\n[storage]\nquota_bytes = 1000\nretention_seconds = 3600\n")
