@@ -15,21 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HAPPENED = (
-    *("power cut", "kill", "took over", "answered", "partition", "cut", "lose replies", "wipe"),
-    *("members changed", "taken away", "pin", "moments audited", "judged twice", "sleep", "clock jump", "repeated"),
+    *("power cut", "kill", "took over", "answered", "partition", "cut", "lose replies"),
+    *("members changed", "taken away", "pin", "moments audited", "judged twice", "clock jump", "repeated"),
     *("operations audited", "records audited", "answered ALREADY_EXISTS", "answered NOT_FOUND"),
 )
 """A simulation in which these never happen shows nothing."""
+HAPPENED_IN_MANY = (*HAPPENED, "wipe", "rot", "sleep", "replace a member", "add a member", "remove a member")
+"""What comes by in one of twenty runs: twenty of them need not have it, `RUNS_MIN` must."""
 SEEDS = 2000
 SECONDS_MAX = 420.0
 """What a CI run may spend; the number of runs is printed."""
 RUNS_MIN = 100
 
 
-def check(summary: Summary) -> None:
+def check(summary: Summary, happened: tuple[str, ...]) -> None:
     failed = [f"{command_for('journal', report.seed)}\n{report.violation}" for report in summary.violations]
     assert not failed, "\n".join(failed)
-    assert [what for what in HAPPENED if not summary.counts[what]] == []
+    assert [what for what in happened if not summary.counts[what]] == []
 
 
 @pytest.mark.parametrize("seed", range(len(PROFILES)))
@@ -40,7 +42,7 @@ def test_the_same_seed_gives_the_same_journal_run(seed: int) -> None:
 
 
 def test_some_seeds() -> None:
-    check(simulate_many("journal", range(20)))
+    check(simulate_many("journal", range(20)), HAPPENED)
 
 
 @pytest.mark.slow
@@ -49,4 +51,4 @@ def test_as_many_seeds_as_there_is_time_for(tell: Callable[[str], None]) -> None
     summary = simulate_many("journal", range(1000, 1000 + SEEDS), seconds=SECONDS_MAX)
     tell(describe("journal", summary))
     assert summary.runs >= RUNS_MIN
-    check(summary)
+    check(summary, HAPPENED_IN_MANY)
