@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from journal.catching_up import Filling
-from journal.errors import JournalCode, JournalError, UnavailableError, journal_error, refused
+from journal.errors import OF_SERVERS, JournalCode, JournalError, UnavailableError, journal_error, refused
 from journal.member_links import member_links
 from journal.membership import Configuration, Member, Membership, majority
 from journal.opening import header_record
@@ -130,8 +130,8 @@ def _configuration(members: list[Member], acknowledgements: int | None) -> Confi
 
 def _translated(error: RefusedError, address: str) -> SosError:
     match error.code:
-        case ErrorCode.AUTH | ErrorCode.DENIED | ErrorCode.NO_SPACE:
-            return journal_error(JournalCode[error.code.name], f"{address}: {error.message}")
+        case code if code in OF_SERVERS:
+            return journal_error(OF_SERVERS[code], f"{address}: {error.message}")
         case ErrorCode.BAD_NAME:
             return refused(JournalCode.BAD_REQUEST, f"{address}: {error.message}")
         case ErrorCode.STALE_EPOCH | ErrorCode.FENCED:

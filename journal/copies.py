@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from journal.disk import DiskLockedError, OpenMode, open_disk
-from journal.errors import JournalCode, JournalError, UnavailableError, damaged, journal_error, refused
+from journal.errors import OF_SERVERS, JournalCode, JournalError, UnavailableError, damaged, journal_error, refused
 from journal.index_snapshot import parse_snapshot_name
 from journal.segment import parse_segment_name
 from journal.stored_objects import StoredObject, next_name, standing_objects
@@ -220,12 +220,8 @@ def _translated(error: RefusedError, label: str, volume: str) -> JournalError:
     match error.code:
         case ErrorCode.NOT_FOUND:
             return refused(JournalCode.VOLUME_NOT_FOUND, f"{label} has no volume {volume}", volume=volume)
-        case ErrorCode.AUTH:
-            return journal_error(JournalCode.AUTH, f"{label}: {error.message}")
-        case ErrorCode.DENIED:
-            return journal_error(JournalCode.DENIED, f"{label}: {error.message}")
-        case ErrorCode.NO_SPACE:
-            return journal_error(JournalCode.NO_SPACE, f"{label}: {error.message}")
+        case code if code in OF_SERVERS:
+            return journal_error(OF_SERVERS[code], f"{label}: {error.message}")
         case ErrorCode.DAMAGED | ErrorCode.IO_ERROR:
             return damaged(f"{label}: {error.message}")
         case _:

@@ -7,9 +7,9 @@ Does not belong here: how an error is shown to a person (journal/cli) or framed 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from sos_client.wire.errors import SosError
+from sos_client.wire.errors import ErrorCode, SosError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +60,15 @@ class JournalCode(IntEnum):
     UNSUPPORTED = 54
     LIMIT = 55
     TOO_SLOW = 56
+
+
+OF_SERVERS: Final = {
+    ErrorCode.AUTH: JournalCode.AUTH,
+    ErrorCode.DENIED: JournalCode.DENIED,
+    ErrorCode.NO_SPACE: JournalCode.NO_SPACE,
+    ErrorCode.QUOTA: JournalCode.NO_SPACE,
+}
+"""What a server refuses until its operator does something. Its own sentence says what."""
 
 
 class JournalError(SosError):

@@ -17,7 +17,15 @@ import trio
 from journal.catching_up import Filling
 from journal.chain_reading import read_header
 from journal.copies import MemberCopy
-from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, journal_error, refused
+from journal.errors import (
+    OF_SERVERS,
+    DamagedJournalError,
+    JournalCode,
+    JournalError,
+    UnavailableError,
+    journal_error,
+    refused,
+)
 from journal.gateway.owner_board import GIVEN_BACK, ServerBoard
 from journal.index_snapshot import snapshots_on_chain
 from journal.local_log import LocalLog, open_local_log
@@ -33,7 +41,7 @@ from journal.opening import take_over
 from journal.reading import open_reader, whole_snapshot
 from journal.segment import decode_segment_header
 from sos_client.serving.event_log import EventLog, Level
-from sos_client.wire.errors import ErrorCode, RefusedError, SosError
+from sos_client.wire.errors import RefusedError, SosError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -178,8 +186,8 @@ async def _newcomer(links: MemberLinks, address: str, reader: VolumeReader, prog
                 progress(link.end - link.start)
         await _give_snapshots(filling, reader)
     except RefusedError as error:
-        if error.code in (ErrorCode.AUTH, ErrorCode.DENIED, ErrorCode.NO_SPACE):
-            raise journal_error(JournalCode[error.code.name], f"{address}: {error.message}") from error
+        if error.code in OF_SERVERS:
+            raise journal_error(OF_SERVERS[error.code], f"{address}: {error.message}") from error
         raise UnavailableError(JournalCode.UNAVAILABLE, f"{address}: {error.message}") from error
     except JournalError:
         raise

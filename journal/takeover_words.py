@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _NEWER_CLAIM: Final = frozenset({ErrorCode.STALE_EPOCH, ErrorCode.FENCED})
 _FULL: Final = (
-    "make room on their disks, or lower `storage.reserve_bytes` there for as long as it takes to clean up; until then "
-    "the volume can be read with --servers"
+    "make room on their disks, or lower `storage.reserve_bytes` there for as long as it takes to clean up, or raise "
+    "their quota or number of objects; until then the volume can be read with --servers"
 )
 _SPENT: Final = (
     "somebody who may fence has claimed these with the last epoch that there is: they can be read, but never be "
@@ -46,7 +46,7 @@ def meaning_of(member: Member, error: RefusedError) -> Answer:
         return Overtaken(member=member, epoch=epoch if isinstance(epoch, int) else 0)
     if error.code is ErrorCode.NOT_FOUND:
         return Gone(member=member)
-    if error.code is ErrorCode.NO_SPACE:
+    if error.code in (ErrorCode.NO_SPACE, ErrorCode.QUOTA):
         return Full(member=member)
     if error.code in (ErrorCode.AUTH, ErrorCode.DENIED):
         raise journal_error(JournalCode[error.code.name], f"{member}: {error.message}")

@@ -157,6 +157,9 @@ class MemoryNamespace:
             stored.appender.close(RefusedError(ErrorCode.FENCED, epoch=0, holder=b""))
         if len(stored.content) != size:
             raise RefusedError(ErrorCode.WRONG_SIZE, **self._state(stored))
+        used, most = len(self.objects), self.store.namespace_objects_max
+        if object_name not in self.objects and most is not None and used >= most:
+            raise RefusedError(ErrorCode.QUOTA, f"the namespace has {used} objects", used=used, quota=most)
         if prefix_crc is not None and prefix_crc != crc32c(stored.content):
             raise RefusedError(ErrorCode.WRONG_PREFIX, **self._state(stored))
         self.objects[object_name] = stored
@@ -251,6 +254,7 @@ class MemoryStore:
         self.namespaces: dict[str, MemoryNamespace] = {}
         self.dirty: dict[MemoryAppender, None] = {}
         self.numbers = itertools.count(1)
+        self.namespace_objects_max: int | None = None
 
     async def namespace(self, name: str, *, create: bool) -> MemoryNamespace:
         await trio.lowlevel.checkpoint()

@@ -202,3 +202,31 @@ async def test_a_server_that_has_a_segment_of_an_attempt_can_still_become_a_memb
         assert caught.value.code is JournalCode.VOLUME_EXISTS
         del servers.objects("d")[stray.name]
         await change(servers, "abc", joining="d:7400", leaving="c:7400")
+
+
+async def test_a_server_without_a_place_for_another_object_says_so_and_is_not_called_silent(
+    autojump_clock: MockClock,
+) -> None:
+    async with memory_cluster() as servers:
+        servers.servers["c"].store.namespace_objects_max = 0
+        with pytest.raises(JournalError, match="the namespace has 0 objects") as caught:
+            await create(servers)
+        assert caught.value.code is JournalCode.NO_SPACE
+    async with memory_cluster("abcd") as servers:
+        await create(servers, "abc")
+        async with open_on(servers, names="abc") as journal:
+            await journal.put("x", b"1")
+        servers.servers["d"].store.namespace_objects_max = 0
+        with pytest.raises(JournalError, match="the namespace has 0 objects") as caught:
+            await change(servers, "abc", joining="d:7400", leaving="c:7400")
+        assert caught.value.code is JournalCode.NO_SPACE
+        for name in "bc":
+            servers.servers[name].store.namespace_objects_max = 0
+        with pytest.raises(JournalError, match="full: b:7400, c:7400") as caught:
+            async with open_on(servers, names="abc"):
+                pass
+        assert caught.value.code is JournalCode.NO_SPACE
+        for name in "bc":
+            servers.servers[name].store.namespace_objects_max = None
+        async with open_on(servers, names="abc") as journal:
+            assert await content(journal, "x") == b"1"

@@ -283,6 +283,7 @@ def test_members_without_room_are_not_called_silent() -> None:
     assert "full: B:7400, C:7400" in error.message
     assert "reserve_bytes" in error.message
     assert meaning_of(A, RefusedError(ErrorCode.NO_SPACE, free=0)) == Full(member=A)
+    assert meaning_of(A, RefusedError(ErrorCode.QUOTA, used=1, quota=1)) == Full(member=A)
 
 
 def test_a_member_that_was_claimed_for_ever_takes_no_part_and_spoils_no_epoch() -> None:
