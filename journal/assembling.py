@@ -35,11 +35,15 @@ _HEADERS_EACH = 8  # each reader has a connection of its own, which costs as muc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """What one copy has: its objects, the headers that are whole, and the segments whose header is damaged."""
+    """What one copy has: its objects, the headers that are whole, and the segments whose header is damaged.
+
+    `doubtful` are segments that its server calls damaged, wherever that is.
+    """
 
     objects: dict[str, StoredObject]
     headers: dict[str, SegmentHeader]
     damaged: frozenset[SegmentName]
+    doubtful: frozenset[SegmentName]
 
 
 async def read_holdings(copy: Copy, known: dict[str, SegmentHeader]) -> Holdings:
@@ -70,7 +74,8 @@ async def read_holdings(copy: Copy, known: dict[str, SegmentHeader]) -> Holdings
     async with together() as nursery:
         for _ in range(min(_READERS_MAX, 1 + len(to_read) // _HEADERS_EACH)):
             nursery.start_soon(read_some)
-    return Holdings(objects=objects, headers=headers, damaged=frozenset(damaged))
+    doubtful = frozenset(parsed for name, parsed in segments.items() if objects[name].damaged)
+    return Holdings(objects=objects, headers=headers, damaged=frozenset(damaged), doubtful=doubtful)
 
 
 class CopySilentError(Exception):

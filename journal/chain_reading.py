@@ -68,6 +68,7 @@ class Chain:
     acknowledged_lsn: Lsn
     problems: dict[str, JournalError]
     unsealed: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # of `sizes`, on servers
+    doubtful: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # of `sizes`, what servers call damaged
     ends: dict[str, CopyEnd] = dataclasses.field(default_factory=dict)  # by label of the copy
     positions: dict[str, Position] = dataclasses.field(default_factory=dict)  # how far each segment was read already
 
@@ -169,6 +170,7 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: Chain | None
     """
     sizes: dict[tuple[str, str], int] = {}
     unsealed: set[tuple[str, str]] = set()
+    doubtful: set[tuple[str, str]] = set()
     problems: dict[str, JournalError] = {}
     answering = []
     for copy in copies:
@@ -179,6 +181,7 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: Chain | None
             continue
         answering.append(copy)
         sizes |= {(copy.label, name): stored.size for name, stored in objects.items()}
+        doubtful |= {(copy.label, name) for name, stored in objects.items() if stored.damaged}
         if not isinstance(copy, DirectoryCopy):
             unsealed |= {(copy.label, name) for name, stored in objects.items() if not stored.sealed}
     headers = await _read_headers(answering, sizes, known)
@@ -192,6 +195,7 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: Chain | None
         times=headers.times,
         sizes=sizes,
         unsealed=unsealed,
+        doubtful=doubtful,
         acknowledged_lsn=Lsn(0),
         problems=problems,
         positions={} if known is None else known.positions,

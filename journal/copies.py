@@ -119,7 +119,7 @@ class MemberCopy:
         with _server_errors(self.label, self._volume):
             standing = standing_objects(
                 [
-                    StoredObject(name=info.name, size=info.size, sealed=info.sealed)
+                    StoredObject(name=info.name, size=info.size, sealed=info.sealed, damaged=info.damaged)
                     async for info in self.client.list_all(self._volume)
                 ]
             )

@@ -234,7 +234,7 @@ class _Driver:
         # Asked after the headers were read: if the claim is ours now, it was ours while they were.
         epoch = (await client.use(self._links.volume)).epoch
         facts = frozenset(header.facts for header in holdings.headers.values())
-        return Told(member=member, epoch=epoch, facts=facts, damaged=holdings.damaged)
+        return Told(member=member, epoch=epoch, facts=facts, damaged=holdings.damaged, doubtful=holdings.doubtful)
 
     async def _assemble(self, request: Assemble) -> Answer:
         copies: dict[MemberCopy, Member] = {}

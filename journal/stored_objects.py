@@ -27,6 +27,7 @@ class StoredObject:
     name: str  # the volume's
     size: int
     sealed: bool = False
+    damaged: bool = False  # its server says so: bytes in it, or at its end, are not what was synced
     stored_as: str = ""  # the server's name of what stands for it there; empty: the same
     others: tuple[StoredObject, ...] = ()  # what it stands in for, and what was not finished
 

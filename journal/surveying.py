@@ -48,6 +48,8 @@ def lacking(reader: VolumeReader, label: str) -> list[str]:
         lacks.append("the newest segment is missing")
     elif chain.ends[label].lsn < reader.acknowledged_lsn:
         lacks.append(f"the log ends at LSN {chain.ends[label].lsn}")
+    if (label, chain.links[-1].segment) in chain.doubtful:
+        lacks.append("its server calls the newest segment damaged: it may have lost its end")
     if chain.links[0].start > 0 and not standing_snapshots(reader, label):
         lacks.append("no index snapshot stands for what was trimmed")
     return lacks

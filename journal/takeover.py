@@ -212,6 +212,25 @@ def may_assemble(state: Takeover) -> bool:
     return is_fenced(state.membership, counted(state, state.read))
 
 
+def doubtful(state: Takeover) -> frozenset[Member]:
+    """Members that were read and may have lost the log's end to rot: what their servers call damaged is the newest
+
+    segment, or they have none of it and are damaged elsewhere. That such a member has no further record says nothing.
+    """
+    if not state.chain_facts:
+        return _NOBODY
+    last = newest(state.chain_facts).name
+    read = (told for told in state.reads if told.member in state.read and told.doubtful)
+    return frozenset(
+        told.member for told in read if last in map(str, told.doubtful) or last not in {one.name for one in told.facts}
+    )
+
+
+def is_end_in_doubt(state: Takeover) -> bool:
+    """Whether an acknowledged record may lie on no copy that answers, because members have lost their ends."""
+    return not state.accept_loss and not is_fenced(state.membership, counted(state, state.read - doubtful(state)))
+
+
 def unreadable(state: Takeover) -> SegmentName | None:
     """A segment that may be the newest, but whose header no answering copy has whole: all of it would be lost."""
     if state.accept_loss:
@@ -334,6 +353,8 @@ def _after_fencing(state: Takeover) -> Takeover:
         return _headless(state)
     if not state.chain_facts:  # of a birth that was cut short: whoever has its header does not answer any more
         return _stuck(state)
+    if is_end_in_doubt(state):
+        return _in_doubt(state)
     return replace(state, phase=Phase.ASSEMBLING)
 
 
@@ -352,6 +373,8 @@ def _start_over(state: Takeover) -> Takeover:
 def _after_assembling(state: Takeover) -> Takeover:
     if not may_assemble(state):
         return _stuck(state)
+    if is_end_in_doubt(state):
+        return _in_doubt(state)
     return state if state.end is None else replace(state, phase=Phase.EXTENDING)
 
 
@@ -393,6 +416,16 @@ def _headless(state: Takeover) -> Takeover:
     return _refuse(state, Reason.LOST, lsn=name.start, detail=detail)
 
 
+def _in_doubt(state: Takeover) -> Takeover:
+    """LOST only if nobody is away who could still come back and say what there was."""
+    stuck = _stuck(state)
+    assert stuck.refusal is not None
+    if stuck.refusal.reason is Reason.OVERTAKEN or stuck.refusal.missing:
+        return stuck
+    last = newest(state.chain_facts)
+    return _refuse(state, Reason.LOST, lsn=last.start, detail=f"LOST: segment {last.name} may have lost its end")
+
+
 def _stuck(state: Takeover) -> Takeover:
     return _refuse(state, Reason.OVERTAKEN if state.refusing else Reason.MISSING)
 
@@ -401,7 +434,16 @@ def _refuse(state: Takeover, reason: Reason, *, lsn: int | None = None, detail: 
     everybody = frozenset(state.membership.members) if state.facts else state.known
     full, spent = state.full & everybody, state.spent & everybody
     missing = everybody - (state.answered - state.silent) - state.lost - spent
-    refusal = Refusal(reason=reason, missing=missing, lost=state.lost, full=full, spent=spent, lsn=lsn, detail=detail)
+    refusal = Refusal(
+        reason=reason,
+        missing=missing,
+        lost=state.lost,
+        full=full,
+        spent=spent,
+        doubtful=doubtful(state),
+        lsn=lsn,
+        detail=detail,
+    )
     return replace(state, phase=Phase.REFUSED, refusal=refusal)
 
 

@@ -66,13 +66,15 @@ class Told:
     """The answer to Ask and to Read: the claim's epoch (0: never claimed) and the headers found.
 
     `damaged` are segments whose header was synced whole once and is not now. (One that was never synced whole is no
-    header: it is in neither.)
+    header: it is in neither.) `doubtful` are segments that the member's server calls damaged: their end
+    may be lost.
     """
 
     member: Member
     epoch: int
     facts: frozenset[SegmentFacts]
     damaged: frozenset[SegmentName] = frozenset()
+    doubtful: frozenset[SegmentName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,5 +165,6 @@ class Refusal:
     lost: frozenset[Member] = frozenset()
     full: frozenset[Member] = frozenset()
     spent: frozenset[Member] = frozenset()  # claimed with the last epoch: they can be read, and never be claimed again
+    doubtful: frozenset[Member] = frozenset()  # their servers say that the newest segment may have lost its end there
     lsn: int | None = None
     detail: str = ""

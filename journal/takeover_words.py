@@ -14,6 +14,7 @@ from journal.errors import (
     refused,
 )
 from journal.recovery import newest
+from journal.takeover import doubtful
 from journal.takeover_messages import Answer, Full, Gone, Overtaken, Reason, Silent
 from sos_client.wire.errors import ErrorCode, RefusedError
 
@@ -26,6 +27,10 @@ _FULL: Final = (
     "make room on their disks, or lower `storage.reserve_bytes` there for as long as it takes to clean up, or raise "
     "their quota or number of objects; until then the volume can be read with --servers"
 )
+_IN_DOUBT: Final = (
+    "these servers call the newest segment damaged, so that acknowledged records may be missing at its end there; "
+    "bring back the members that are away, or go on with what there is: --accept-loss"
+)
 _SPENT: Final = (
     "somebody who may fence has claimed these with the last epoch that there is: they can be read, but never be "
     "written again. If enough others are left, replace them; else restore the volume into another one"
@@ -36,7 +41,9 @@ def given_up(state: Takeover) -> str:
     """What an operator went on without, for the log."""
     assert state.survivors is not None
     absent = frozenset(newest(state.facts).membership.members) - set(state.survivors.members)
-    return f"went on without {_names(absent) or 'nobody'}"
+    words = f"went on without {_names(absent) or 'nobody'}"
+    in_doubt = _names(doubtful(state))
+    return f"{words}; took the log's end from {in_doubt}, which may have lost its end" if in_doubt else words
 
 
 def meaning_of(member: Member, error: RefusedError) -> Answer:
@@ -58,6 +65,7 @@ def refusal_of(volume: str, state: Takeover) -> JournalError:
     refusal = state.refusal
     assert refusal is not None
     missing, lost, full, spent = map(_names, (refusal.missing, refusal.lost, refusal.full, refusal.spent))
+    in_doubt = _names(refusal.doubtful)
     match refusal.reason:
         case Reason.MISSING:
             what = f"too few members of volume {volume} answer"
@@ -66,6 +74,8 @@ def refusal_of(volume: str, state: Takeover) -> JournalError:
             message = f"{what} ({parts})" if parts else what
             if spent:
                 message += f"; {_SPENT}"
+            if in_doubt:
+                message += f"; damaged: {in_doubt}: {_IN_DOUBT}"
             if full:
                 return journal_error(JournalCode.NO_SPACE, f"{message}; {_FULL}", {"full": full})
             return UnavailableError(JournalCode.UNAVAILABLE, message, missing=missing, lost=lost)
@@ -75,6 +85,8 @@ def refusal_of(volume: str, state: Takeover) -> JournalError:
             )
         case Reason.LOST:
             message = f"{refusal.detail}; not answering: {missing or 'nobody'}; lost: {lost or 'nobody'}"
+            if in_doubt:
+                message += f"; damaged: {in_doubt}: {_IN_DOUBT}"
             return DamagedJournalError(JournalCode.LOST, message, lsn=refusal.lsn, missing=missing, lost=lost)
         case Reason.CHANGE:
             return refused(JournalCode.BAD_REQUEST, refusal.reason.value, volume=volume)

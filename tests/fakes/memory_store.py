@@ -108,6 +108,7 @@ class MemoryObject:
         self.number = next(store.numbers)
         self.content = bytearray()
         self.sealed = False
+        self.damaged = False
         self.epoch = 0
         self.appender: MemoryAppender | None = None
         self.grown = trio.Event()
@@ -196,6 +197,7 @@ class MemoryNamespace:
             epoch=stored.epoch,
             crc=crc32c(stored.content),
             server_time=self.store.wall_clock(),
+            damaged=stored.damaged,
         )
 
     def list(self, after: str, limit: int) -> list[ObjectInfo]:

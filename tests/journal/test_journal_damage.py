@@ -164,3 +164,54 @@ async def test_a_torn_tail_is_cut_without_fuss(autojump_clock: MockClock) -> Non
         async with open_on(servers) as journal:
             assert await content(journal, "a") == bytes(5000)
             await journal.put("b", b"2")
+
+
+async def lose_end(servers: MemoryCluster, name: str, segment: str, path: str) -> None:
+    """A server whose log rotted and that was told to go on: the segment ends in this file's record, and it says so."""
+    stored = servers.objects(name)[segment]
+    del stored.content[stored.content.index(path.encode()) :]
+    stored.damaged = True
+    await trio.lowlevel.checkpoint()
+
+
+async def test_a_member_that_lost_its_end_has_not_nothing_there(autojump_clock: MockClock) -> None:
+    """b, which alone has the last record beside it, is away: nobody may say that there is none."""
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("file-0", bytes(5000))
+            await trio.sleep(2)
+            await servers.down("c")
+            await journal.put("file-1", bytes(5000))
+            name = str(journal.log.segment.name)
+        await servers.up("c")
+        await lose_end(servers, "a", name, "file-1")
+        await servers.down("b")
+        with pytest.raises(JournalError) as caught:
+            async with open_on(servers):
+                pass
+        assert caught.value.code is JournalCode.UNAVAILABLE  # b may come back
+        assert "damaged" in str(caught.value)
+        assert "--accept-loss" in str(caught.value)
+        await servers.up("b")
+        async with open_on(servers) as journal:
+            assert await content(journal, "file-1") == bytes(5000)
+            await trio.sleep(5)
+        await servers.down("b")
+        async with open_on(servers) as journal:  # the segment that may have lost its end is not the newest any more
+            assert await content(journal, "file-1") == bytes(5000)
+
+
+async def test_what_nobody_else_can_have_is_lost_and_can_be_given_up(autojump_clock: MockClock) -> None:
+    async with memory_cluster() as servers:
+        name = await filled(servers)
+        await lose_end(servers, "a", name, "file-4")
+        await servers.wipe("b")
+        await lose_end(servers, "c", name, "file-4")
+        with pytest.raises(JournalError) as caught:
+            async with open_on(servers):
+                pass
+        assert caught.value.code is JournalCode.LOST
+        async with open_on(servers, accept_loss=True) as journal:
+            assert await content(journal, "file-3") == bytes([4]) * 5000
+            assert "end" in journal.log.segment.accepted_loss

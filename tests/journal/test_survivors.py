@@ -221,9 +221,26 @@ async def well(servers: MemoryCluster, names: str) -> tuple[bool, bool]:
         return status, verified and not found
 
 
+async def test_a_member_that_may_have_lost_its_end_is_not_said_to_be_well(autojump_clock: MockClock) -> None:
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("f", bytes(5000))
+            await trio.sleep(5)
+            assert await well(servers, "abc") == (True, True)
+            servers.objects("a")[str(journal.log.segment.name)].damaged = True
+        status, _ = await well(servers, "abc")
+        assert not status
+        async with open_on(servers) as journal:  # which opens another segment
+            await journal.put("g", b"")
+            await trio.sleep(5)
+            status, _ = await well(servers, "abc")
+            assert status
+
+
 def plant(chance: random.Random, servers: MemoryCluster, names: str) -> str:
     """One fault of one object, on some members; what it is."""
-    kind = chance.choice(["is gone", "is cut short", "is not sealed", "is damaged"])
+    kind = chance.choice(["is gone", "is cut short", "is not sealed", "is damaged", "is called damaged"])
     victim = chance.choice(sorted(one for one in servers.objects(names[0]) if one.endswith((".seg", ".idx"))))
     hit = chance.sample(names, chance.randint(1, len(names)))
     for name in hit:
@@ -237,6 +254,8 @@ def plant(chance: random.Random, servers: MemoryCluster, names: str) -> str:
             del stored.content[len(stored.content) // 2 :]
         elif kind == "is not sealed":
             stored.sealed = False
+        elif kind == "is called damaged":
+            stored.damaged = True
         else:
             stored.content[len(stored.content) // 2] ^= 1
     return f"{victim} {kind} on {hit}"

@@ -32,7 +32,7 @@ from journal.takeover_messages import (
     Write,
     Written,
 )
-from journal.takeover_words import meaning_of, refusal_of
+from journal.takeover_words import given_up, meaning_of, refusal_of
 from sos_client.wire.errors import ErrorCode, RefusedError
 from tests.journal.test_membership import configuration, member
 
@@ -305,3 +305,65 @@ def test_too_many_members_that_were_claimed_for_ever_are_named() -> None:
     assert error.code is JournalCode.UNAVAILABLE
     assert "claimed for ever: B:7400, C:7400" in error.message
     assert "never be written again" in error.message
+
+
+def in_doubt(*doubtful: Member, silent: frozenset[Member] = frozenset()) -> Takeover:
+    """All have granted and were read; the servers of some call the newest segment damaged."""
+    state = begin(A, B, C)
+    for who in (A, B, C):
+        state = state.receive(Silent(member=who) if who in silent else told(who))
+    for who in (A, B, C):
+        if who not in silent:
+            segment = SegmentName(start=Lsn(0), epoch=Epoch(1), holder=bytes(16))
+            segments = frozenset({segment} if who in doubtful else ())
+            state = state.receive(Granted(member=who)).receive(dataclasses.replace(told(who, 2), doubtful=segments))
+    return state
+
+
+def test_a_member_that_may_have_lost_its_end_helps_and_is_not_counted() -> None:
+    state = in_doubt(A)
+    assert state.requests() == requests(Assemble(facts=frozenset({BIRTH}), members=frozenset({A, B, C})))
+    state = state.receive(Silent(member=B))
+    assert state.refusal is not None
+    assert state.refusal.reason is Reason.MISSING  # B may come back
+    assert state.refusal.missing == {B}
+    assert state.refusal.doubtful == {A}
+    assert "--accept-loss" in str(refusal_of("v", state))
+
+
+def test_too_many_that_may_have_lost_their_end() -> None:
+    state = in_doubt(A, B)
+    assert state.refusal is not None
+    assert state.refusal.reason is Reason.LOST
+    assert state.refusal.doubtful == {A, B}
+    error = refusal_of("v", state)
+    assert error.code is JournalCode.LOST
+    assert "--accept-loss" in error.message
+    assert str(A) in error.message
+    state = in_doubt(A, silent=frozenset({C}))
+    assert state.refusal is not None
+    assert state.refusal.reason is Reason.MISSING
+    assert state.refusal.missing == {C}
+
+
+def test_a_member_that_lost_the_whole_newest_segment_is_not_counted_either() -> None:
+    newer = dataclasses.replace(birth(), name=str(SegmentName(start=Lsn(100), epoch=Epoch(1), holder=bytes(16))),
+                                start=100, base=END)  # fmt: skip
+    older = SegmentName(start=Lsn(0), epoch=Epoch(1), holder=bytes(16))
+    state = fencing()
+    for who in (A, B, C):
+        has = frozenset({BIRTH, newer}) if who == C else frozenset({BIRTH})
+        read = Told(member=who, epoch=2, facts=has, doubtful=frozenset() if who == C else frozenset({older}))
+        state = state.receive(Granted(member=who)).receive(read)
+    assert state.refusal is not None
+    assert state.refusal.reason is Reason.LOST
+    assert state.refusal.doubtful == {A, B}
+
+
+def test_who_accepts_loss_takes_the_ends_as_they_are() -> None:
+    segment = SegmentName(start=Lsn(0), epoch=Epoch(1), holder=bytes(16))
+    state = begin(A, accept_loss=True).receive(told(A)).receive(Silent(member=B)).receive(Gone(member=C))
+    state = state.receive(Granted(member=A))
+    state = state.receive(dataclasses.replace(told(A, 2), doubtful=frozenset({segment})))
+    assert state.phase is Phase.ASSEMBLING
+    assert "may have lost its end" in given_up(state)
