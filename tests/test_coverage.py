@@ -54,7 +54,7 @@ TESTED_BY_NAME: Final = [
 """Modules of the journal whose test has their name."""
 JOURNAL: Final = [
     *(f"journal/{name}.py" for name in [*TESTED_BY_NAME, "checkpoint_layout", "operator_metadata"]),
-    *(f"journal/gateway/{name}.py" for name in ["messages", "elements", "encoding", "decoding"]),
+    *(f"journal/gateway/{name}.py" for name in ["messages", "elements", "encoding", "decoding", "answer_checks"]),
 ]
 JOURNAL_TESTS: Final = [
     *(f"tests/journal/test_{name}.py" for name in TESTED_BY_NAME),
@@ -63,6 +63,7 @@ JOURNAL_TESTS: Final = [
         for name in ["paths", "checkpoint_checks", "live_checkpoints", "rare_cases", "format"]
     ),
     "tests/journal/gateway/test_codec.py",
+    "tests/journal/gateway/test_answer_checks.py",
 ]
 
 

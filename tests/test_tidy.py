@@ -32,6 +32,7 @@ PURE = (
     "journal/gateway/elements.py",
     "journal/gateway/encoding.py",
     "journal/gateway/decoding.py",
+    "journal/gateway/answer_checks.py",
     "journal/record.py",
     "journal/segment.py",
     "journal/recovery.py",

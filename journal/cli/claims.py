@@ -12,6 +12,7 @@ from journal.cli.output import print_json, print_table, time_text
 from journal.cli.running import run_async
 from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
+from journal.gateway.answer_checks import Kept
 from journal.paths import is_within
 from sos_client.printable import printable
 
@@ -89,11 +90,12 @@ async def _release(location: Location, options: tuple[bool, bool], style: Style,
 async def all_claims(volume: RemoteVolume) -> list[ClaimedPath]:
     """Every claim in force, in order of paths."""
     found: list[ClaimedPath] = []
-    more = True
+    kept, more = Kept(what="the list of claims"), True
     while more:
         page = await volume.claims(after=found[-1].path if found else None)
+        kept.add(one.path for one in page.claims)
         found += page.claims
-        more = page.more and bool(page.claims)
+        more = page.more
     return found
 
 

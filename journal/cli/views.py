@@ -16,6 +16,7 @@ from journal.cli.options import is_now, moment_of
 from journal.cli.output import note, remark
 from journal.copies import MemberCopy, open_directory_copy, open_member_copy
 from journal.errors import JournalCode, JournalError, UnavailableError, refused
+from journal.gateway.answer_checks import Kept
 from journal.gateway.client import ClientSettings, open_volume
 from journal.gateway.limits import CLIENT_SECONDS
 from journal.paths import name_of
@@ -122,7 +123,12 @@ class ServiceView:
             status = todo.pop()
             yield status
             if status.is_directory:
-                below = [child async for child in self.children(status.path)]
+                kept = Kept(what=f"what lies below {path or '/'}")
+                kept.add(status.path for status in todo)
+                below = []
+                async for child in self.children(status.path):
+                    kept.add([child.path])
+                    below.append(child)
                 todo.extend(reversed(below))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:

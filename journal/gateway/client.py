@@ -16,6 +16,7 @@ import trio
 from journal.errors import JournalCode, JournalError, refused
 from journal.gateway import limits
 from journal.gateway import messages as m
+from journal.gateway.answer_checks import check_epoch
 from journal.gateway.persistence import Persistence
 from journal.gateway.remote_write import RemoteWrite
 from journal.gateway.service_link import expected
@@ -24,7 +25,7 @@ from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, ClaimPage, FileStatu
 from sos_client.clear_text import check_token_stays
 from sos_client.retry import RetryPolicy
 from sos_client.stream import Dial, tcp_dial
-from sos_client.wire.errors import ConnectionLostError, MisuseError, SosError
+from sos_client.wire.errors import ConnectionLostError, MisuseError, ProtocolError, SosError
 
 if TYPE_CHECKING:
     import ssl
@@ -302,10 +303,15 @@ class RemoteVolume:
             self._check_epoch(link)
             raise
         self._check_epoch(link)
-        self.epoch = link.epoch
+        self.epoch = max(self.epoch, link.epoch)
         return answer
 
     def _check_epoch(self, link: ServiceLink) -> None:
+        try:
+            check_epoch(link.epoch, self.epoch)
+        except ProtocolError:
+            link.usable = False
+            raise
         if 0 < link.epoch < self.epoch:
             link.usable = False
             raise ConnectionLostError(

@@ -13,10 +13,11 @@ import trio
 
 from journal.errors import JournalCode, JournalError, UnavailableError
 from journal.gateway import messages as m
+from journal.gateway.answer_checks import check_file
 from journal.gateway.limits import CLIENT_SECONDS, PIECE_BYTES_MAX
 from journal.gateway.service_link import expected
 from journal.volume import PUT_BYTES_MAX
-from sos_client.wire.errors import MisuseError, SosError
+from sos_client.wire.errors import MisuseError, ProtocolError, SosError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +87,16 @@ class RemoteWrite:
             for offset in range(0, self._size, PIECE_BYTES_MAX):
                 await link.send(m.Data(offset=offset, payload=content[offset : offset + PIECE_BYTES_MAX]))
                 link.check_early()
-        return expected(await link.ask(m.WriteCommit(size=self._size)), m.Status)
+        return await self._committed(link)
+
+    async def _committed(self, link: ServiceLink) -> m.Status:
+        answer = expected(await link.ask(m.WriteCommit(size=self._size)), m.Status)
+        try:
+            check_file(self._opening().path, answer.status, self._size)
+        except ProtocolError:
+            link.usable = False
+            raise
+        return answer
 
     # ── streamed ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -125,7 +135,7 @@ class RemoteWrite:
             link = await self._stream(least=1)
             try:
                 with trio.fail_after(CLIENT_SECONDS):
-                    answer = expected(await link.ask(m.WriteCommit(size=self._size)), m.Status)
+                    answer = await self._committed(link)
             except JournalError:
                 raise
             except (SosError, trio.TooSlowError) as error:

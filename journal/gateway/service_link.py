@@ -12,6 +12,7 @@ import trio
 from journal.errors import ConversationError, JournalCode, JournalError, journal_error
 from journal.gateway import limits
 from journal.gateway import messages as m
+from journal.gateway.answer_checks import bytes_due, check_answer
 from journal.gateway.decoding import decode_answer
 from journal.gateway.encoding import encode
 from sos_client.serving.plain_stream import PlainStream
@@ -54,16 +55,19 @@ class ServiceLink:
         welcome = await self.receive()
         if not isinstance(welcome, m.Welcome):
             raise self._unexpected(welcome, hello)
+        check_answer(hello, welcome)
         opened = await self.receive()
         if not isinstance(opened, m.Opened):
             raise self._unexpected(opened, opening)
+        check_answer(opening, opened)
         self.usable = True
 
     async def ask(self, request: m.Request) -> m.Answer:
-        """The answer to a request of one frame, or JournalError."""
+        """The answer to a request of one frame, or JournalError. ProtocolError if it cannot be the answer to that."""
         self.usable = False
         await self.send(request)
         answer = await self.receive()
+        check_answer(request, answer)
         self.usable = True
         return answer
 
@@ -74,14 +78,17 @@ class ServiceLink:
         status = await self.receive()
         if not isinstance(status, m.Status):
             raise self._unexpected(status, request)
+        end = request.offset + bytes_due(request, status.status)
         pieces: list[bytes] = []
         offset = request.offset
         while isinstance(answer := await self.receive(), m.Data):
             if answer.offset != offset:
                 raise ProtocolError(f"{self.address}: DATA at offset {answer.offset}, where {offset} follows")
+            if offset + len(answer.payload) > end:
+                raise ProtocolError(f"{self.address}: more bytes of {request.path} than were asked for")
             pieces.append(bytes(answer.payload))
             offset += len(pieces[-1])
-        if not isinstance(answer, m.ReadEnd) or answer.next_offset != offset:
+        if not isinstance(answer, m.ReadEnd) or not answer.next_offset == offset == end:
             raise self._unexpected(answer, request)
         self.usable = True
         return status, pieces
