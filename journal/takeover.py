@@ -434,17 +434,8 @@ def _refuse(state: Takeover, reason: Reason, *, lsn: int | None = None, detail: 
     everybody = frozenset(state.membership.members) if state.facts else state.known
     full, spent = state.full & everybody, state.spent & everybody
     missing = everybody - (state.answered - state.silent) - state.lost - spent
-    refusal = Refusal(
-        reason=reason,
-        missing=missing,
-        lost=state.lost,
-        full=full,
-        spent=spent,
-        doubtful=doubtful(state),
-        lsn=lsn,
-        detail=detail,
-    )
-    return replace(state, phase=Phase.REFUSED, refusal=refusal)
+    refusal = Refusal(reason=reason, missing=missing, lost=state.lost, full=full, spent=spent, lsn=lsn, detail=detail)
+    return replace(state, phase=Phase.REFUSED, refusal=replace(refusal, doubtful=doubtful(state)))
 
 
 _STEPS = {
