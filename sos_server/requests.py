@@ -185,7 +185,8 @@ def _claim(request: m.Append | m.Seal | m.Delete) -> Claim | None:
 
 
 def _audit(session: Session, event: str, namespace: Namespace, **fields: object) -> None:
-    token = session.current_grant().name
+    """Of what was done, whatever has become of the token meanwhile."""
+    token = session.grant.name if session.grant is not None else ""
     session.service.log.audit(event, peer=session.peer, token=token, namespace=namespace.name, **fields)
 
 

@@ -22,6 +22,8 @@ from tests.sos_server.conversations import NOW, Scene, scene
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sos_server.contents import Claim
+
 HOLDER = b"holder number 1."
 
 NEEDS: dict[str, tuple[Right, m.Message]] = {
@@ -251,3 +253,21 @@ async def test_a_token_that_expires_ends_its_connection(tokens: Tokens) -> None:
         here.service.wall_clock = lambda: NOW + 5
         await client.send(m.List(after="", limit=1))
         assert "expired" in (await client.ends_with(ErrorCode.AUTH)).message
+
+
+async def test_a_change_during_which_the_token_expires_is_audited_and_answered(tokens: Tokens) -> None:
+    async with scene(access=tokens.access) as here:
+        client = await here.entered(token=tokens.make(expires=NOW + 5))
+        namespace = here.store.namespaces["ns"]
+        fence = namespace.fence
+
+        async def slow_fence(claim: Claim) -> None:
+            await fence(claim)
+            here.service.wall_clock = lambda: NOW + 5
+
+        namespace.fence = slow_fence  # type: ignore[method-assign]
+        await client.ask(m.Fence(epoch=1, holder=HOLDER), m.Fenced)
+        (line,) = [json.loads(line) for line in here.log_lines if '"audit"' in line]
+        assert (line["event"], line["token"]) == ("FENCE", "tested")
+        await client.send(m.List(after="", limit=1))
+        await client.ends_with(ErrorCode.AUTH)
