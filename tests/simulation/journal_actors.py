@@ -16,6 +16,7 @@ from tests.simulation.journal_process import SERVICE_PORT, VOLUME
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from journal.gateway.client import RemoteVolume
     from tests.simulation.journal_model import History, Operation
@@ -50,19 +51,27 @@ class Driver:
     async def live(self) -> None:
         """One thing after the other until cancelled."""
         self.chance.shuffle(self.addresses)
-        settings = ClientSettings(seconds=CLIENT_SECONDS, retry=POLICY, chance=self.chance)
-        dial = partial(self.world.network.dial, source=self.name)
         with self.scope:
-            async with open_volume(
-                self.addresses, VOLUME, client_name=self.name, dial=dial, settings=settings
-            ) as volume:
+            async with self._opened() as volume:
                 while True:
                     await self._do_something(volume)
                     await trio.sleep(self.chance.choice([0.0, 0.02, 0.3]) * self.chance.random())
 
+    async def write_once(self) -> None:
+        """Try until one file was written."""
+        async with self._opened() as volume:
+            while not self._done:
+                await self._put(volume, PATHS[0])
+                await trio.sleep(0.1)
+
     def crash(self) -> None:
         self.scope.cancel()
         self.world.network.kill_host(self.name, power_cut=self.chance.random() < 0.5)
+
+    def _opened(self) -> AbstractAsyncContextManager[RemoteVolume]:
+        settings = ClientSettings(seconds=CLIENT_SECONDS, retry=POLICY, chance=self.chance)
+        dial = partial(self.world.network.dial, source=self.name)
+        return open_volume(self.addresses, VOLUME, client_name=self.name, dial=dial, settings=settings)
 
     async def _do_something(self, volume: RemoteVolume) -> None:
         path = self.chance.choice(PATHS)

@@ -21,6 +21,7 @@ from journal.housekeeping import Housekeeping
 from journal.journal import Journal
 from journal.opening import _Driver
 from journal.operation_window import OperationWindow
+from journal.replica_progress import ReplicaProgress, Standing
 from journal.replication import Replica
 from journal.takeover import Takeover
 from journal.takeover_messages import Fence, Granted
@@ -123,6 +124,10 @@ def _always(*_: object, **__: object) -> bool:
     return True
 
 
+def _never(*_: object, **__: object) -> bool:
+    return False
+
+
 def _stamp_anew(right: Right, volume: RemoteVolume, operation: OperationId, claim: Any) -> Any:
     return right(volume, volume.new_operation() if operation else operation, claim)
 
@@ -171,6 +176,11 @@ def _never_expired(right: Right, window: OperationWindow, operation: OperationId
         return right(window, operation)
     except SupersededError:
         return None
+
+
+def _doubt_at_the_fence_alone(progress: ReplicaProgress) -> bool:
+    fenced = any(one.standing is Standing.REMOVED for one in progress.members.values())
+    return fenced and not progress.has_quorum()
 
 
 def _age_by_wall_clock(keeper: Timekeeper, wall_ms: int, _monotonic_ms: int) -> int:
@@ -312,5 +322,13 @@ JOURNAL_BUGS: Final = (
         name="an expired id that is run again",
         breaks="an operation whose answer is not kept any more is taken for a new one",
         plant=wrapped(OperationWindow, "find", _never_expired),
+    ),
+    PlantedBug(
+        name="must_stop looks only at the moment of a fence",
+        breaks="an owner that is fenced by some members, and loses one of the others later, waits for ever",
+        plant=together(
+            replaced(ReplicaProgress, "must_stop", _doubt_at_the_fence_alone),
+            replaced(ReplicaProgress, "is_in_doubt", _never),
+        ),
     ),
 )

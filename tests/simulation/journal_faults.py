@@ -88,6 +88,8 @@ class JournalFaults:
                 await self._take_turns(service)
             case "lose a member":
                 await self._lose_a_member()
+            case "leave in doubt":
+                await self._leave_in_doubt()
             case "stray fence":
                 await operators.claim_and_go_away(self.stage, server.name)
             case "repair":
@@ -190,16 +192,10 @@ class JournalFaults:
         self.stage.start_servers(self._nursery)
 
     async def _lose_a_member(self) -> None:
-        """A new disk in one server, or a bit that flips on it, running or not. Never more than the promise allows."""
-        membership = await operators.read_membership(self.stage)
-        if membership is None:
+        """A new disk in one server, or a bit that flips on it, running or not."""
+        host = await self._choose_a_loss()
+        if host is None:
             return
-        members = operators.names_of(membership.configuration)
-        bearable = [name for name in members if operators.may_lose(self.stage, membership, name)]
-        if not bearable:
-            return
-        host = self.servers[self.chance.choice(bearable)]
-        self.stage.lost.add(host.name)
         kind = self.chance.choice(["wipe", "rot", "rot while it runs"])
         if kind == "rot while it runs":
             self.world.note("rot", f"{host.name} {host.drive.flip_random_bit()}")
@@ -212,3 +208,27 @@ class JournalFaults:
             self.world.note("rot", f"{host.name} {host.drive.flip_random_bit()}")
         if not host.running:
             host.start(self._nursery)
+
+    async def _leave_in_doubt(self) -> None:
+        """A claim that nobody follows up takes one member, and another one goes until the end: too few are left."""
+        host = None if self.stage.lost else await self._choose_a_loss()
+        if host is None:
+            return
+        claimed = self.chance.choice([name for name in self.servers if name != host.name])
+        await operators.claim_and_go_away(self.stage, claimed)
+        await trio.sleep(self.chance.uniform(0, 2))  # the owner hears of the claim before that, or after
+        host.held_down = True
+        await host.kill(power_cut=self.chance.random() < 0.5)
+
+    async def _choose_a_loss(self) -> SimulatedHost | None:
+        """A member that may be lost from now on. Never more than the promise allows; None if that is reached."""
+        membership = await operators.read_membership(self.stage)
+        if membership is None:
+            return None
+        members = operators.names_of(membership.configuration)
+        bearable = [name for name in members if operators.may_lose(self.stage, membership, name)]
+        if not bearable:
+            return None
+        host = self.servers[self.chance.choice(bearable)]
+        self.stage.lost.add(host.name)
+        return host

@@ -26,6 +26,8 @@ from tests.simulation.report import RunReport, report_on
 from tests.simulation.world import World
 
 DRIVERS: Final = 3
+WRITE_SECONDS_MAX: Final = 60.0
+"""An owner waits ten seconds for members that a claim has taken, or may have; a takeover and its pauses come after."""
 ANSWERS_FEW: Final = 25
 """As many answers as three drivers get in less than the time in which they may ask again."""
 small_window: Final = replaced(operation_window, "ANSWERS_MAX", ANSWERS_FEW)
@@ -68,6 +70,9 @@ class _JournalRun:
                             working.start_soon(driver.live)
                         working.start_soon(self._keep_up, nursery)
                         await JournalFaults(stage, nursery).go_on()
+                self._mend()
+                if self.scenario.profile.goes_on:
+                    await self._require_a_write(nursery)
                 await self._stop()
             await audit(stage, nursery)
             nursery.cancel_scope.cancel()
@@ -99,13 +104,35 @@ class _JournalRun:
             host.faults.error_rates = dict(profile.disk_errors)
             host.faults.stall_rate, host.faults.stall_seconds = profile.stall_rate, 0.5
 
-    async def _stop(self) -> None:
-        """Everything is stopped and mended, so that what is not durable is gone."""
+    def _mend(self) -> None:
+        """Nothing goes wrong from now on. What is damaged stays so."""
         network = self.world.network
         network.heal()
         network.faults = NetworkFaults(slow_rate=0.0)
         for name in self.stage.services:
             network.wake_up(name)
+
+    async def _require_a_write(self, nursery: trio.Nursery) -> None:
+        """Nobody is started anew who runs, so that an owner that waits for ever is seen; lost members stay lost."""
+        driver = Driver(self.world, self.stage.history, "latecomer", list(self.stage.services))
+        self.stage.drivers.append(driver)
+        for host in self.stage.servers.values():
+            host.faults.error_rates = {}
+        self.stage.start_servers(nursery)
+        for host in self.stage.services.values():
+            if not host.running:
+                host.start(nursery)
+        with trio.move_on_after(WRITE_SECONDS_MAX) as scope:
+            await driver.write_once()
+        self.world.require(
+            not scope.cancelled_caught,
+            f"nothing goes wrong any more, enough members are whole, no write succeeds within {WRITE_SECONDS_MAX} s",
+        )
+        self.world.note("went on", "a write after the last event")
+
+    async def _stop(self) -> None:
+        """Everything is stopped, so that what is not durable is gone."""
+        network = self.world.network
         for driver in self.stage.drivers:
             network.kill_host(driver.name, power_cut=True)
         for host in self.stage.services.values():

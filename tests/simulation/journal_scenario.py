@@ -37,6 +37,8 @@ class Profile:
     """Whether it needs a volume that forgets."""
     few_answers: bool = False
     """Whether clients ask more than the window of answers holds."""
+    goes_on: bool = False
+    """Whether the volume must take writes after the last event, with nothing started anew but what had ended."""
 
 
 MEMBERS: Final = {"replace a member": 4, "add a member": 2, "remove a member": 2, "repair": 1}
@@ -119,6 +121,17 @@ PROFILES: Final = (
     ),
 )
 
+IN_DOUBT: Final = Profile(
+    name="owners in doubt",
+    events={"leave in doubt": 2, "cut": 1},
+    services=1,
+    three_of_two=True,
+    goes_on=True,
+)
+"""Played for itself: all others end amid their faults, since members that catch up hide what was missing on them."""
+IN_DOUBT_EVERY: Final = 40
+IN_DOUBT_AT: Final = 29
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
@@ -150,7 +163,8 @@ class Scenario:
 
 def draw_scenario(seed: int, chance: random.Random) -> Scenario:
     """The profile follows from the seed, all else is drawn."""
-    profile = PROFILES[seed % len(PROFILES)]
+    in_doubt = seed % IN_DOUBT_EVERY == IN_DOUBT_AT
+    profile = IN_DOUBT if in_doubt else PROFILES[seed % len(PROFILES)]
     (count, acknowledgements) = (3, 2) if profile.three_of_two else _draw(chance, SHAPES)
     retention = _draw(chance, {one: weight for one, weight in RETENTIONS.items() if any(one) or not profile.retains})
     return Scenario(
