@@ -23,7 +23,7 @@ HAPPENED = (
 HAPPENED_IN_MANY = (*HAPPENED, "went on", "wipe", "rot", "sleep", "replace a member", "add a member", "remove a member")
 """What comes by in one of twenty runs: twenty of them need not have it, `RUNS_MIN` must."""
 SEEDS = 2000
-SECONDS_MAX = 420.0
+SECONDS_MAX = 240.0
 """What a CI run may spend; the number of runs is printed."""
 RUNS_MIN = 100
 

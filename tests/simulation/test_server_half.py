@@ -17,6 +17,9 @@ HAPPENED = (
     *("appends ended", "followed pieces", "objects audited", "refused FENCED", "refused NO_SPACE", "refused IO_ERROR"),
 )
 """A simulation in which these never happen shows nothing."""
+SECONDS_MAX = 240.0
+"""What a CI run may spend; the number of runs is printed."""
+RUNS_MIN = 200
 
 
 def check(summary: Summary) -> None:
@@ -31,8 +34,8 @@ def test_some_seeds() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_a_thousand_seeds(tell: Callable[[str], None]) -> None:
-    summary = simulate_many("server", range(1000, 2000))
-    assert summary.runs == 1000
+def test_as_many_seeds_as_there_is_time_for(tell: Callable[[str], None]) -> None:
+    summary = simulate_many("server", range(1000, 2000), seconds=SECONDS_MAX)
+    assert summary.runs >= RUNS_MIN
     tell(describe("server", summary))
     check(summary)
