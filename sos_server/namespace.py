@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["Appender", "Claim", "Namespace"]
 
 READ_BYTES_MAX: Final = 1 << 20
-EPOCHS_PER_SECOND: Final = 1 << 20
-"""So many for each second since 1970, so that one claim cannot use them up, and the next may follow it on every server,
-whatever epoch it has there: with the last of all epochs a namespace could never be claimed again."""
+EPOCHS_AHEAD_MAX: Final = 1 << 10
+"""A claim's epoch may be so far above the one before, or up to one for each second since 1970: so that one claim cannot
+use them up, and the next may follow it on every server, whatever epoch it has there. With the last of all epochs a
+namespace could never be claimed again; those of a journal's volume have 32 bits, so that the seconds leave enough."""
 
 
 class Namespace:
@@ -85,7 +86,7 @@ class Namespace:
     def _check_reach(self, claim: Claim) -> None:
         """Refuse an epoch that leaves too few for those who come after."""
         epoch, holder = (self._stored.claim.epoch, self._stored.claim.holder) if self._stored.claim else (0, b"")
-        last = max(epoch + EPOCHS_PER_SECOND, int(self._store.wall_clock()) * EPOCHS_PER_SECOND)
+        last = max(epoch + EPOCHS_AHEAD_MAX, int(self._store.wall_clock()))
         if claim.epoch > last:
             sentence = (
                 f"epoch {claim.epoch} is too far from {epoch}, the present one: {last} is the last that may follow"

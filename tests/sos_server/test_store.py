@@ -15,7 +15,7 @@ from journal.disk import DiskLockedError, open_disk
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.limits import OFFSET_MAX
-from sos_server.namespace import EPOCHS_PER_SECOND, Claim, Namespace
+from sos_server.namespace import EPOCHS_AHEAD_MAX, Claim, Namespace
 from sos_server.object_layout import CHUNK_BYTES
 from sos_server.object_store import ObjectStore
 from tests.sos_server.real_store import NO_IDLE_COPY, ONE, TWO, Client, refused, running
@@ -164,16 +164,19 @@ async def test_claims_only_grow(namespace: Namespace) -> None:
     await namespace.fence(Claim(epoch=4, holder=TWO))
 
 
-async def test_no_claim_uses_up_the_epochs(namespace: Namespace) -> None:
-    """The store's clock stands at 1,000 seconds."""
-    last = 1000 * EPOCHS_PER_SECOND
-    await namespace.fence(Claim(epoch=3, holder=ONE))
-    for epoch in (last + 1, 1 << 62, OFFSET_MAX):
-        with refused(ErrorCode.STALE_EPOCH, epoch=3, holder=ONE):
-            await namespace.fence(Claim(epoch=epoch, holder=TWO))
-    await namespace.fence(Claim(epoch=last, holder=TWO))
-    await namespace.fence(Claim(epoch=last + 1, holder=ONE))
-    await namespace.fence(Claim(epoch=last + 1 + EPOCHS_PER_SECOND, holder=TWO))
+@pytest.mark.parametrize("seconds", [1000.0, 1_900_000_000.0])
+async def test_no_claim_uses_up_the_epochs(seconds: float, tmp_path: Path) -> None:
+    """By the clock's seconds, or by what follows the present one; a journal's volume has epochs of 32 bits."""
+    last = max(3 + EPOCHS_AHEAD_MAX, int(seconds))
+    async with running(tmp_path / "root", time=lambda: seconds) as store:
+        namespace = await store.namespace("n", create=True)
+        await namespace.fence(Claim(epoch=3, holder=ONE))
+        for epoch in (last + 1, 1 << 31, 1 << 62, OFFSET_MAX):
+            with refused(ErrorCode.STALE_EPOCH, epoch=3, holder=ONE):
+                await namespace.fence(Claim(epoch=epoch, holder=TWO))
+        await namespace.fence(Claim(epoch=last, holder=TWO))
+        await namespace.fence(Claim(epoch=last + 1, holder=ONE))
+        await namespace.fence(Claim(epoch=last + 1 + EPOCHS_AHEAD_MAX, holder=TWO))
 
 
 async def test_a_namespace_never_claimed_has_epoch_0_and_no_holder(namespace: Namespace) -> None:
