@@ -72,7 +72,14 @@ class AppendMode:
         """Whether this side waits for the peer, and not the peer for this side."""
         return self._parked is not None or self._receive_scope is not None
 
-    async def run(self, namespace: Namespace, request: Append, claim: Claim | None, instance: bytes) -> bool:
+    async def run(
+        self,
+        namespace: Namespace,
+        request: Append,
+        claim: Claim | None,
+        instance: bytes,
+        still_allowed: Callable[[], object],
+    ) -> bool:
         with changing_shared("APPEND was worked on", foreseen=(RefusedError,)):
             self._appender = appender = await namespace.start_append(
                 request.object,
@@ -82,6 +89,7 @@ class AppendMode:
                 instance=instance,
                 on_progress=self._on_progress,
                 on_evicted=self._fail,
+                still_allowed=still_allowed,
             )
         try:
             await self._take_all(appender, request.size)

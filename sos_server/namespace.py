@@ -62,9 +62,13 @@ class Namespace:
         """What a quota counts: synced bytes and those on their way."""
         return self._stored.used_bytes
 
-    async def fence(self, claim: Claim) -> None:
-        """Make `claim` the current one. What older appenders sent is synced or dropped when this returns."""
+    async def fence(self, claim: Claim, *, still_allowed: Callable[[], object] = lambda: None) -> None:
+        """Make `claim` the current one. What older appenders sent is synced or dropped when this returns.
+
+        Here and below, `still_allowed` is called after the last wait before the change; what it raises refuses it.
+        """
         async with self._fencing:
+            still_allowed()
             current = self._stored.claim
             if current == claim:
                 return
@@ -103,6 +107,7 @@ class Namespace:
         instance: bytes,
         on_progress: Callable[[], None],
         on_evicted: Callable[[RefusedError], None],
+        still_allowed: Callable[[], object] = lambda: None,
     ) -> Appender:
         """The right to append to an object (made when absent) that has exactly `size` bytes.
 
@@ -114,6 +119,7 @@ class Namespace:
         self._check_claim(claim)
         if (stored := self._stored.objects.get(object_name) or self._stored.making.get(object_name)) is not None:
             await self._displace(stored, instance)
+            still_allowed()
             self._check_claim(claim)
             stored = self._stored.objects.get(object_name) or self._stored.making.get(object_name)
         self._check_room(size)
@@ -132,11 +138,14 @@ class Namespace:
         )
         return appender
 
-    async def seal(self, object_name: str, *, size: int, claim: Claim | None) -> ObjectInfo:
+    async def seal(
+        self, object_name: str, *, size: int, claim: Claim | None, still_allowed: Callable[[], object] = lambda: None
+    ) -> ObjectInfo:
         """Make the object immutable at exactly `size` bytes. Sealing it again at the same size changes nothing."""
         self._check_claim(claim)
         stored = self._find(object_name)
         await self._displace(stored, None)
+        still_allowed()
         self._check_claim(claim)
         stored = self._find(object_name)
         if stored.size != size or stored.appender is not None:

@@ -150,12 +150,17 @@ class ObjectStore:
         except OSError as error:
             self._note_stuck(error)
 
-    async def namespace(self, name: str, *, create: bool) -> Namespace:
-        """The namespace of this name, made durable first when it is new and `create` says so. RefusedError: NOT_FOUND,
-        BAD_NAME, QUOTA, NO_SPACE, IO_ERROR."""
+    async def namespace(
+        self, name: str, *, create: bool, still_allowed: Callable[[], object] = lambda: None
+    ) -> Namespace:
+        """The namespace of this name, made durable first when it is new and `create` says so.
+
+        `still_allowed` is called after the last wait before it is made; what it raises refuses it. RefusedError:
+        NOT_FOUND, BAD_NAME, QUOTA, NO_SPACE, IO_ERROR.
+        """
         check_name(name)
         if name not in self.contents.namespaces:
-            await self._make_namespace(name, create=create)
+            await self._make_namespace(name, still_allowed if create else None)
         if (namespace := self._namespaces.get(name)) is None:
             namespace = self._namespaces[name] = Namespace(self.contents.namespaces[name], self)
         return namespace
@@ -232,12 +237,13 @@ class ObjectStore:
         self.settings = settings
         self.space.reserve_bytes = settings.reserve_bytes
 
-    async def _make_namespace(self, name: str, *, create: bool) -> None:
+    async def _make_namespace(self, name: str, still_allowed: Callable[[], object] | None) -> None:
         async with self._making:
             if name in self.contents.namespaces:
                 return
-            if not create:
+            if still_allowed is None:
                 raise RefusedError(ErrorCode.NOT_FOUND, what="namespace", name=name)
+            still_allowed()
             if self.space.full:
                 raise self.space.refusal()
             check_one_more_namespace(self.contents, self.settings)

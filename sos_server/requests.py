@@ -7,6 +7,7 @@ begun here; see ``appending`` and ``reading``.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -39,9 +40,16 @@ async def use(session: Session, request: m.Use) -> None:
     if not grant.reaches(name):
         raise RefusedError(ErrorCode.DENIED, f"this token is not for namespace {name}", right="any", namespace=name)
     may_create = grant.allows(Right.APPEND, name)
+
+    def still_allowed() -> None:
+        if not session.current_grant().allows(Right.APPEND, name):
+            raise RefusedError(ErrorCode.DENIED, right=str(Right.APPEND), namespace=name)
+
     try:
         with _changing("USE"):
-            namespace = await session.service.store.namespace(name, create=request.create and may_create)
+            namespace = await session.service.store.namespace(
+                name, create=request.create and may_create, still_allowed=still_allowed
+            )
     except RefusedError as refusal:
         if refusal.code is ErrorCode.NOT_FOUND and request.create and not may_create:
             raise RefusedError(ErrorCode.DENIED, right=str(Right.APPEND), namespace=name) from refusal
@@ -55,7 +63,8 @@ async def use(session: Session, request: m.Use) -> None:
 async def fence(session: Session, request: m.Fence) -> None:
     namespace = session.allowed(Right.FENCE)
     with _changing("FENCE"):
-        await namespace.fence(Claim(epoch=request.epoch, holder=request.holder))
+        claim = Claim(epoch=request.epoch, holder=request.holder)
+        await namespace.fence(claim, still_allowed=partial(session.allowed, Right.FENCE))
     _audit(session, "FENCE", namespace, epoch=request.epoch, holder=request.holder)
     await session.send(m.Fenced(epoch=request.epoch))
 
@@ -74,7 +83,8 @@ async def append(session: Session, request: m.Append) -> None:
     )
     session.mode = mode
     try:
-        if not await mode.run(namespace, request, _claim(request), session.instance):
+        still_allowed = partial(session.allowed, Right.APPEND)
+        if not await mode.run(namespace, request, _claim(request), session.instance, still_allowed):
             raise PeerLeftError
     finally:
         session.mode = None
@@ -83,7 +93,12 @@ async def append(session: Session, request: m.Append) -> None:
 async def seal(session: Session, request: m.Seal) -> None:
     namespace = session.allowed(Right.APPEND)
     with _changing("SEAL"):
-        info = await namespace.seal(check_name(request.object), size=request.size, claim=_claim(request))
+        info = await namespace.seal(
+            check_name(request.object),
+            size=request.size,
+            claim=_claim(request),
+            still_allowed=partial(session.allowed, Right.APPEND),
+        )
     _audit(session, "SEAL", namespace, object=request.object, size=info.size, epoch=request.epoch)
     await session.send(m.Sealed(size=info.size, crc=info.crc))
 

@@ -76,6 +76,7 @@ class Session:
         self._holds = False
         self._scope = trio.CancelScope()
         self._verdict: RefusedError | None = None
+        self._revoked: RefusedError | None = None
         self._failure: Exception | None = None
         self._next: m.Message | None = None
 
@@ -131,6 +132,7 @@ class Session:
         """``end``, because the token does not allow it any more: who is slow to take bytes gets no more time."""
         if self._verdict is None and self.mode is not None and not isinstance(self.mode, AppendMode):
             self.service.nursery.start_soon(self._cut_soon, verdict)
+        self._revoked = self._revoked or verdict
         self.end(verdict)
 
     async def _cut_soon(self, verdict: RefusedError) -> None:
@@ -205,6 +207,8 @@ class Session:
 
     def current_grant(self) -> Grant:
         assert self.grant is not None, "the connection lets no request through before HELLO"
+        if self._revoked is not None:  # while the request waited
+            raise self._revoked
         if self.grant.expired(self.service.wall_clock()):
             raise _expired(self.grant)
         return self.grant

@@ -126,8 +126,9 @@ class MemoryNamespace:
         self.claim: Claim | None = None
         self.objects: dict[str, MemoryObject] = {}
 
-    async def fence(self, claim: Claim) -> None:
+    async def fence(self, claim: Claim, *, still_allowed: Callable[[], object] = lambda: None) -> None:
         await trio.lowlevel.checkpoint()
+        still_allowed()
         current = self.claim
         if current is not None and current != claim and claim.epoch <= current.epoch:
             raise RefusedError(ErrorCode.STALE_EPOCH, epoch=current.epoch, holder=current.holder)
@@ -146,8 +147,10 @@ class MemoryNamespace:
         instance: bytes,
         on_progress: Callable[[], None],
         on_evicted: Callable[[RefusedError], None],
+        still_allowed: Callable[[], object] = lambda: None,
     ) -> MemoryAppender:
         await trio.lowlevel.checkpoint()
+        still_allowed()
         self._check_claim(claim)
         stored = self.objects.get(object_name) or MemoryObject(self.store, object_name)
         if stored.sealed:
@@ -168,7 +171,11 @@ class MemoryNamespace:
         stored.appender = MemoryAppender(stored, instance, on_progress, on_evicted)
         return stored.appender
 
-    async def seal(self, object_name: str, *, size: int, claim: Claim | None) -> ObjectInfo:
+    async def seal(
+        self, object_name: str, *, size: int, claim: Claim | None, still_allowed: Callable[[], object] = lambda: None
+    ) -> ObjectInfo:
+        await trio.lowlevel.checkpoint()
+        still_allowed()
         self._check_claim(claim)
         stored = self._object(object_name)
         if len(stored.content) != size:
@@ -258,11 +265,14 @@ class MemoryStore:
         self.numbers = itertools.count(1)
         self.namespace_objects_max: int | None = None
 
-    async def namespace(self, name: str, *, create: bool) -> MemoryNamespace:
+    async def namespace(
+        self, name: str, *, create: bool, still_allowed: Callable[[], object] = lambda: None
+    ) -> MemoryNamespace:
         await trio.lowlevel.checkpoint()
         if name not in self.namespaces:
             if not create:
                 raise RefusedError(ErrorCode.NOT_FOUND, what="namespace", name=name)
+            still_allowed()
             self.namespaces[name] = MemoryNamespace(self, name)
         return self.namespaces[name]
 

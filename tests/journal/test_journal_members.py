@@ -166,7 +166,7 @@ async def test_a_change_that_fails_gives_the_volume_back_and_can_be_tried_again(
         namespace = await servers.servers["d"].store.namespace(VOLUME, create=True)
         fence = namespace.fence
 
-        async def end(claim: Claim) -> None:
+        async def end(claim: Claim, **_: object) -> None:
             await servers.down("d")
             await fence(claim)
 

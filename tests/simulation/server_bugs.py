@@ -42,11 +42,11 @@ def _nothing(*_: object, **__: object) -> None:
     """Does nothing where something should be done."""
 
 
-async def _fence_without_eviction(namespace: Namespace, claim: Claim) -> None:
+async def _fence_without_eviction(namespace: Namespace, claim: Claim, **_: object) -> None:
     await namespace._store.commit(Claimed(namespace._stored.number, claim.epoch, claim.holder))
 
 
-async def _fence_in_memory(namespace: Namespace, claim: Claim) -> None:
+async def _fence_in_memory(namespace: Namespace, claim: Claim, **_: object) -> None:
     current = namespace._stored.claim
     if current is None or claim.epoch > current.epoch:
         namespace._stored.claim = claim
@@ -100,7 +100,7 @@ async def _as_the_holder(right: Right, namespace: Namespace, name: str, *, claim
     return await right(namespace, name, claim=namespace.claim, **fields)
 
 
-async def _grant_again(right: Right, namespace: Namespace, claim: Claim) -> None:
+async def _grant_again(right: Right, namespace: Namespace, claim: Claim, **_: object) -> None:
     """An epoch that is not less than the granted one is good enough."""
     current = namespace._stored.claim
     if current is not None and claim.epoch == current.epoch:

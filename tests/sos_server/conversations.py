@@ -81,12 +81,14 @@ async def scene(
     limits: LimitsSection | None = None,
     commits_at_once: bool = True,
     commits_each_round: bool = False,
+    real_store: ObjectStore | None = None,
 ) -> AsyncIterator[Scene]:
+    """`real_store`, which somebody else runs, is served instead of the one in memory."""
     lines: list[str] = []
     store = MemoryStore(wall_clock=lambda: NOW, commits_at_once=commits_at_once, commits_each_round=commits_each_round)
     async with trio.open_nursery() as nursery:
         service = Service(
-            cast("ObjectStore", store),
+            real_store or cast("ObjectStore", store),
             log=EventLog(write=lines.append, clock=lambda: NOW),
             wall_clock=lambda: NOW,
             nursery=nursery,

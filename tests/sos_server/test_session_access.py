@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,15 +15,16 @@ import trio.testing
 
 from sos_client.serving.access import Access, Right, append_token, new_token
 from sos_client.wire import messages as m
+from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode
+from sos_server.contents import Claim
 from sos_server.session import REVOKED_SECONDS_MAX
 from tests.fakes.scripted_client import append, data
 from tests.sos_server.conversations import NOW, Scene, scene
+from tests.sos_server.real_store import Client, running
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from sos_server.contents import Claim
 
 HOLDER = b"holder number 1."
 
@@ -261,7 +263,7 @@ async def test_a_change_during_which_the_token_expires_is_audited_and_answered(t
         namespace = here.store.namespaces["ns"]
         fence = namespace.fence
 
-        async def slow_fence(claim: Claim) -> None:
+        async def slow_fence(claim: Claim, **_: object) -> None:
             await fence(claim)
             here.service.wall_clock = lambda: NOW + 5
 
@@ -271,3 +273,55 @@ async def test_a_change_during_which_the_token_expires_is_audited_and_answered(t
         assert (line["event"], line["token"]) == ("FENCE", "tested")
         await client.send(m.List(after="", limit=1))
         await client.ends_with(ErrorCode.AUTH)
+
+
+LATER = Claim(epoch=2, holder=HOLDER)
+WAITING: dict[str, m.Message] = {
+    "USE": m.Use(namespace="fresh", create=True),
+    "FENCE": m.Fence(epoch=3, holder=HOLDER),
+    "APPEND": append("log", size=1, epoch=1, holder=HOLDER),
+    "SEAL": m.Seal(object="log", size=1, epoch=1, holder=HOLDER),
+}
+
+
+@pytest.mark.parametrize("taken", ["right", "token"])
+@pytest.mark.parametrize("what", list(WAITING))
+async def test_a_change_that_waits_while_its_right_is_taken_away_is_not_made(
+    tokens: Tokens, tmp_path: Path, what: str, taken: str
+) -> None:
+    async with running(tmp_path / "root") as store, scene(access=tokens.access, real_store=store) as here:
+        client = await here.entered(token=tokens.make())
+        await client.ask(m.Fence(epoch=1, holder=HOLDER), m.Fenced)
+        namespace = await store.namespace("ns", create=False)
+        owner = Client(namespace, claim=namespace.claim)
+        await owner.put("log", b"")
+        first = await owner.start("log")
+        commit, go_on = store.log._commit, trio.Event()
+
+        async def commit_later() -> None:
+            await go_on.wait()
+            await commit()
+
+        store.log._commit = commit_later  # type: ignore[method-assign]
+        match what:
+            case "USE":
+                here.nursery.start_soon(partial(store.namespace, "other", create=True))
+            case "FENCE":
+                here.nursery.start_soon(namespace.fence, LATER)
+            case _:
+                first.append(0, crc32c(b"x"), memoryview(b"x"))
+        await trio.testing.wait_all_tasks_blocked()
+        await client.send(WAITING[what])
+        await trio.testing.wait_all_tasks_blocked()
+        less = tokens.path.read_text().replace('"append", ', "").replace('"fence", ', "")
+        tokens.path.write_text("" if taken == "token" else less)
+        tokens.access.reload()
+        here.service.recheck_access()
+        go_on.set()
+        answer = await client.receive()
+        assert isinstance(answer, m.Error)
+        assert answer.code is (ErrorCode.AUTH if taken == "token" or what == "APPEND" else ErrorCode.DENIED)
+        await trio.testing.wait_all_tasks_blocked()
+        assert "fresh" not in store.contents.namespaces
+        assert namespace.claim == (LATER if what == "FENCE" else Claim(epoch=1, holder=HOLDER))
+        assert not any(stored.sealed_time for stored in store.contents.objects.values())
