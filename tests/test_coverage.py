@@ -66,10 +66,18 @@ JOURNAL_TESTS: Final = [
     "tests/journal/gateway/test_answer_checks.py",
 ]
 
+CONNECTORS: Final = ["connectors/wire/*"]
+CONNECTOR_TESTS: Final = [
+    f"tests/connectors/test_{name}.py"
+    for name in ["codec", "message_run", "session", "wallaroo_vectors", "wire_document"]
+]
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("modules", "tests"), [(WIRE, WIRE_TESTS), (JOURNAL, JOURNAL_TESTS)], ids=["wire protocol", "journal"]
+    ("modules", "tests"),
+    [(WIRE, WIRE_TESTS), (JOURNAL, JOURNAL_TESTS), (CONNECTORS, CONNECTOR_TESTS)],
+    ids=["wire protocol", "journal", "connectors"],
 )
 def test_the_pure_modules_are_covered(modules: list[str], tests: list[str], tmp_path: Path) -> None:
     def coverage(*arguments: str) -> subprocess.CompletedProcess[str]:

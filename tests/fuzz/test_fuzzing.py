@@ -42,13 +42,24 @@ def gateway_inputs() -> Iterator[bytes]:
                 yield bytes([choice + 1]) + frame
 
 
+def connector_inputs() -> Iterator[bytes]:
+    """The same for `connector_target`."""
+    for vector in json.loads((ROOT / "tests/vectors/connector_frames_wallaroo.json").read_text()):
+        frame = bytes.fromhex(vector["hex"])
+        yield b"\0" + frame[4:]
+        for choice in (16, 17, 18, 19, 23):
+            yield bytes([choice]) + frame
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("atheris") is None,
     reason="atheris is not installed: it has no wheel for this platform or Python",
 )
 @pytest.mark.parametrize(
-    ("target", "inputs"), [("wire_target", wire_inputs), ("gateway_target", gateway_inputs)], ids=["wire", "gateway"]
+    ("target", "inputs"),
+    [("wire_target", wire_inputs), ("gateway_target", gateway_inputs), ("connector_target", connector_inputs)],
+    ids=["wire", "gateway", "connector"],
 )
 def test_no_input_does_more_than_break_the_protocol(
     target: str, inputs: Callable[[], Iterator[bytes]], tmp_path: Path

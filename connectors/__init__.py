@@ -1,0 +1,1 @@
+"""Wallaroo's connector protocol: replayable producers in, two-phase-commit consumers out."""

@@ -1,0 +1,1 @@
+"""Tests of the connector protocol and of what speaks it."""
