@@ -16,7 +16,7 @@ from journal.errors import JournalCode, JournalError, UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from journal.operation_window import Answer
+    from journal.volume import Answer
 
     Answered = Callable[[Answer], None]
 

@@ -10,11 +10,9 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from journal.image import Image
-
 Result = TypeVar("Result")
 
-_SMALL: Final = 5000  # files and answers that are dealt with in a few milliseconds
+_SMALL: Final = 5000  # an image's files and answers that are dealt with in a few milliseconds
 
 
 @asynccontextmanager
@@ -40,9 +38,9 @@ async def together() -> AsyncIterator[trio.Nursery]:
         raise first_of(group) from None
 
 
-async def beside(image: Image, work: Callable[[], Result]) -> Result:
-    """Work on an image that nobody else has: in a thread if it is large, so that writers are not held up."""
-    if image.tree.file_count + len(image.operations) <= _SMALL:
+async def beside(item_count: int, work: Callable[[], Result]) -> Result:
+    """Work on so many items that nobody else has: in a thread if they are many, so that writers are not held up."""
+    if item_count <= _SMALL:
         await trio.lowlevel.checkpoint()
         return work()
     return await trio.to_thread.run_sync(work)

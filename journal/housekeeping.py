@@ -201,7 +201,7 @@ class Housekeeping:
     async def _store_snapshot(self, image: Image) -> None:
         """Write the image beside the segments, here and on every member that answers."""
         name = str(name_of_snapshot(image, epoch=self._journal.log.segment.epoch))
-        data = await beside(image, lambda: encode_snapshot(image))
+        data = await beside(image.item_count, lambda: encode_snapshot(image))
         await self._journal.local.store(name, data)
         holding = [replica.member for replica in self._connected() if await self._give(replica, name, data)]
         snapshot = SnapshotObject(name=name, size=len(data))
@@ -268,7 +268,7 @@ class Housekeeping:
         """Write live content of these segments once more at the end of the log."""
         if not segments:
             return
-        for path, extent in await beside(image, lambda: list(_extents_in(image, segments))):
+        for path, extent in await beside(image.item_count, lambda: list(_extents_in(image, segments))):
             data = await self._journal.content.extent(extent)
             await self._journal.wait_room()
             self._journal.write(Relocate(path=path, object=extent.object, offset=extent.offset), data)

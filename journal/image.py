@@ -54,7 +54,7 @@ from journal.segment import SegmentHeader, decode_segment_header
 from journal.volume import FileStatus, OperationId, PathClaim
 
 if TYPE_CHECKING:
-    from journal.operation_window import Answer
+    from journal.volume import Answer
 
 PINS_MAX: Final = 1000  # each keeps segments from being deleted; whoever has more of them has forgotten to release some
 
@@ -96,6 +96,11 @@ class Image:
     def lived_ms(self) -> int:
         """When the last record was written, as ages are counted (timekeeping.py)."""
         return self.time_ms - (0 if self.segment is None else self.segment.paused_ms)
+
+    @property
+    def item_count(self) -> int:
+        """Files and answers: what work on a whole image takes time for."""
+        return self.tree.file_count + len(self.operations)
 
     def copy(self, operations: OperationWindow | None = None) -> Image:
         """An independent image: changes to one are not seen in the other. `operations`: in the place of its own."""

@@ -34,7 +34,7 @@ from journal.content import Content
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, refused
 from journal.housekeeping import Housekeeping
 from journal.local_log import open_local_log
-from journal.log import Log, monotonic_ms
+from journal.log import Log
 from journal.member_links import member_links
 from journal.opening import take_over
 from journal.operation_window import OperationWindow, used_already
@@ -42,7 +42,7 @@ from journal.paths import check_path
 from journal.record import NO_CLIENT, Kind
 from journal.replica_progress import ReplicaProgress, Standing
 from journal.replica_set import ReplicaSet
-from journal.settings import JournalSettings, Surroundings
+from journal.settings import JournalSettings, Surroundings, monotonic_ms
 from journal.statistics import MemberStatistics, VolumeStatistics
 from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId
 
@@ -55,11 +55,10 @@ if TYPE_CHECKING:
     from journal.image import Image
     from journal.local_log import LocalLog
     from journal.opening import Opened
-    from journal.operation_window import Answer
     from journal.record import RecordHeader
     from journal.segment import SegmentHeader
     from journal.streamed_write import JournalWrite
-    from journal.volume import Buffer, ClaimPage, MarkValue, Page, PathClaim, VolumeDescription
+    from journal.volume import Answer, Buffer, ClaimPage, MarkValue, Page, PathClaim, VolumeDescription
 
 AnswerT = TypeVar("AnswerT", bound="Answer")
 

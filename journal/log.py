@@ -16,33 +16,20 @@ from journal.log_tail import LogTail
 from journal.record import NO_CLIENT, Kind, Lsn, encode_record
 from journal.recovery import Base, Link
 from journal.segment import FORMAT_VERSION, encode_segment_header
+from journal.settings import monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from journal.errors import JournalError
     from journal.membership import Member
-    from journal.record import Chain, RecordHeader
+    from journal.opening import LogEnd
+    from journal.record import RecordHeader
     from journal.replica_progress import ReplicaProgress
     from journal.segment import SegmentHeader
     from journal.settings import JournalSettings
     from journal.timekeeping import Timekeeper
     from journal.volume import Buffer
-
-
-def monotonic_ms() -> int:
-    """A clock that nobody sets, of this process alone; it stands while the machine sleeps."""
-    return int(trio.current_time() * 1000)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LogEnd:
-    """Where a takeover has left the log: the header just written, and what lies before it."""
-
-    segment: SegmentHeader
-    links: tuple[Link, ...]  # oldest first; the last one is the segment's
-    lsn: Lsn
-    chain: Chain
 
 
 class Log:

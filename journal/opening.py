@@ -28,11 +28,11 @@ from journal.errors import (
     UnavailableError,
 )
 from journal.index_snapshot import encode_snapshot, name_of_snapshot
-from journal.log import LogEnd, monotonic_ms
 from journal.member_links import MemberLinks, find_members
 from journal.record import Chain, Epoch, Kind, Lsn, Record, encode_record
 from journal.recovery import Base, Link
 from journal.segment import FORMAT_VERSION, encode_segment_header
+from journal.settings import monotonic_ms
 from journal.takeover import Phase, Takeover
 from journal.takeover_messages import (
     Answer,
@@ -74,6 +74,16 @@ if TYPE_CHECKING:
 ATTEMPTS_MAX: Final = 5  # two services that start at once get in each other's way; jittered pauses let one win
 BUILDS_MAX: Final = 3  # a connection that breaks while the image is read is no loss: it is there again when it is asked
 ACCEPTED_LOSS_MAX: Final = 1000  # characters of the header's sentence about it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """Where a takeover has left the log: the header just written, and what lies before it."""
+
+    segment: SegmentHeader
+    links: tuple[Link, ...]  # oldest first; the last one is the segment's
+    lsn: Lsn
+    chain: Chain
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +182,7 @@ class _Driver:
         assert image is not None
         if self._local.copy is not None:  # with it the directory can be looked into by itself, from here on
             snapshot_name, twin = name_of_snapshot(image, epoch=Epoch(self._epoch)), image.copy()
-            self._local.store_later(str(snapshot_name), lambda: beside(twin, lambda: encode_snapshot(twin)))
+            self._local.store_later(str(snapshot_name), lambda: beside(twin.item_count, lambda: encode_snapshot(twin)))
         chain_links = [dataclasses.replace(assembly.links[-1], end=assembly.end.end)]
         chain_links = [*assembly.links[:-1], *chain_links]
         for record, data in self._written.values():

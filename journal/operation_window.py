@@ -26,7 +26,7 @@ from sos_client.wire.msgpack_edge import pack, unpack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-Answer: TypeAlias = "FileStatus | bool | JournalError | None"
+    from journal.volume import Answer
 
 # Clients give up after 120 s; answers are kept five times as long, unless more than ANSWERS_MAX come in that time.
 WINDOW_MS: Final = 600_000

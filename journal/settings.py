@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from sos_client.attempts import Deadlines
 from sos_client.client import open_client
 
@@ -47,6 +49,11 @@ class JournalSettings:
         assert MEMBER_DEADLINES.connect_seconds + self.pause_seconds_max < CLIENT_DEADLINE_SECONDS
         if not 0 < self.quorum_seconds < CLIENT_DEADLINE_SECONDS:
             raise ValueError(f"a write must wait less than its client: {CLIENT_DEADLINE_SECONDS:g} s")
+
+
+def monotonic_ms() -> int:
+    """A clock that nobody sets, of this process alone; it stands while the machine sleeps."""
+    return int(trio.current_time() * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

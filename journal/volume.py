@@ -83,6 +83,10 @@ class ClaimPage:
     more: bool
 
 
+Answer: TypeAlias = "FileStatus | bool | JournalError | None"
+"""What a change may be answered with."""
+
+
 class StreamedWrite(Protocol):
     """A large file on its way. Nothing of it is visible before commit; without commit it never existed."""
 

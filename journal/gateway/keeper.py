@@ -18,7 +18,7 @@ from journal.volume import ServedVolume
 from sos_client.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from journal.statistics import VolumeStatistics
@@ -85,12 +85,12 @@ class OwnerBoard(Protocol):
     async def give_back(self, volume: str, *, epoch: int, holder: bytes) -> None:
         """Write down that whoever stands by may take it over at once. Best effort, within a bounded time."""
 
-    async def is_alive(self, address: str) -> bool:
-        """Whether a service answers there. Takes a bounded time."""
-
 
 class VolumeKeeper:
-    """One volume: `run` in a nursery, `owned` for each request."""
+    """One volume: `run` in a nursery, `owned` for each request.
+
+    `is_alive` says within a bounded time whether a service answers at an address.
+    """
 
     def __init__(
         self,
@@ -98,6 +98,7 @@ class VolumeKeeper:
         *,
         open_volume: Callable[[str], AbstractAsyncContextManager[OwnedVolume]],
         board: OwnerBoard,
+        is_alive: Callable[[str], Awaitable[bool]],
         log: EventLog,
         standby: bool = False,
     ) -> None:
@@ -106,6 +107,7 @@ class VolumeKeeper:
         self.failure: JournalError | None = None  # hopeless: why
         self._open_volume = open_volume
         self._board = board
+        self._is_alive = is_alive
         self._log = log
         self._standby = standby
         self._patience_seconds = SILENCE_SECONDS
@@ -240,7 +242,7 @@ class VolumeKeeper:
 
     async def _is_served(self, owner: str | None) -> bool:
         """Whether there is an owner, as far as this service may doubt it: others' silence is the standbys' business."""
-        return bool(owner) and (not self._standby or await self._board.is_alive(str(owner)))
+        return bool(owner) and (not self._standby or await self._is_alive(str(owner)))
 
 
 class VolumeKeepers:

@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.gateway import messages as m
-from journal.gateway.encoding import encode
-from journal.gateway.limits import INSTANCE_BYTES, VERSION
 from sos_client.attempts import Deadlines
 from sos_client.client import SosClient, open_client
-from sos_client.stream import tcp_dial, translated
 from sos_client.wire.errors import SosError
 from sos_client.wire.msgpack_edge import pack, unpack
 
@@ -34,7 +30,6 @@ GIVEN_BACK: Final = ""
 
 _PREFIX: Final = "service-"
 _VERSION: Final = 1
-_ALIVE_SECONDS: Final = 1.0
 _STRAGGLER_SECONDS: Final = 0.3  # how long most servers' answer waits for the others: a machine may be lost
 _GIVE_BACK_SECONDS: Final = 2.0
 _OLD_ONES_MAX: Final = 8
@@ -92,19 +87,6 @@ class ServerBoard:
                     asking.start_soon(ask, server)
             nursery.cancel_scope.cancel()
         return max(found, key=lambda pair: (pair[0], pair[1] is not None))
-
-    async def is_alive(self, address: str) -> bool:
-        """Whether anything answers HELLO there: a refusal is a sign of life, too, also one that says "speak TLS"."""
-        hello = m.Hello(version=VERSION, token=None, client="standby", instance=bytes(INSTANCE_BYTES))
-        with trio.move_on_after(_ALIVE_SECONDS):
-            try:
-                with translated(address):
-                    async with await (self.dial or tcp_dial())(address) as stream:
-                        await stream.send_all(encode(hello))
-                        return bool(await stream.receive_some())
-            except SosError:
-                return False
-        return False
 
     async def give_back(self, volume: str, *, epoch: int, holder: bytes) -> None:
         """On each server that answers soon."""

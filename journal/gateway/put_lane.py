@@ -25,7 +25,7 @@ from sos_client.wire.errors import ProtocolError
 if TYPE_CHECKING:
     from journal.gateway.conversation import Surroundings
     from journal.gateway.session import Session
-    from journal.operation_window import Answer
+    from journal.volume import Answer
     from sos_client.serving.plain_stream import PlainStream
     from sos_client.serving.poller import Poller
     from sos_client.wire.frames import FrameSplitter

@@ -22,6 +22,7 @@ from journal.gateway.limits import INSTANCE_BYTES
 from journal.gateway.log_bridge import bridge_logging
 from journal.gateway.metrics import GatewayMetrics
 from journal.gateway.owner_board import ServerBoard
+from journal.gateway.sign_of_life import is_alive
 from sos_client.serving.access import Access
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving
@@ -90,7 +91,9 @@ class RunningService:
             insecure=settings.insecure,
         )
         self.keepers = [
-            VolumeKeeper(name, open_volume=open_volume, board=board, log=log, standby=settings.standby)
+            VolumeKeeper(
+                name, open_volume=open_volume, board=board, is_alive=is_alive, log=log, standby=settings.standby
+            )
             for name in settings.volumes
         ]
         self.metrics = GatewayMetrics(connections=lambda: self.gateway.connections)

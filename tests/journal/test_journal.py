@@ -16,7 +16,7 @@ from tests.journal.cluster import content, create, memory_cluster, new_disk, ope
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
-    from journal.operation_window import Answer
+    from journal.volume import Answer
 
 
 async def test_what_was_put_is_read(autojump_clock: MockClock) -> None:

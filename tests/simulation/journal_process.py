@@ -16,6 +16,7 @@ from journal.gateway.gateway import Gateway
 from journal.gateway.keeper import VolumeKeeper, VolumeKeepers
 from journal.gateway.metrics import GatewayMetrics
 from journal.gateway.owner_board import ServerBoard
+from journal.gateway.sign_of_life import is_alive
 from journal.journal import Journal, open_journal
 from journal.settings import JournalSettings, Surroundings
 from sos_client.attempts import Deadlines
@@ -26,8 +27,7 @@ from sos_client.wire.checksum import crc32c
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from journal.operation_window import Answer
-    from journal.volume import FileStatus
+    from journal.volume import Answer, FileStatus
     from tests.fakes.simulated_disk import SimulatedDisk
     from tests.fakes.simulated_network import SimulatedStream
     from tests.simulation.process import SimulatedHost
@@ -125,7 +125,8 @@ async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDi
     dial = partial(world.network.dial, source=host.name)
     address = f"{host.name}:{SERVICE_PORT}"
     board = ServerBoard(servers=plan.servers, address=address, log=log, dial=dial)
-    keeper = VolumeKeeper(VOLUME, open_volume=open_one, board=board, log=log, standby=plan.standby == host.name)
+    answers, standby = partial(is_alive, dial=dial), plan.standby == host.name
+    keeper = VolumeKeeper(VOLUME, open_volume=open_one, board=board, is_alive=answers, log=log, standby=standby)
     gateway = Gateway(
         GatewaySurroundings(
             volumes=VolumeKeepers([keeper]),

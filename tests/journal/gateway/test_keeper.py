@@ -40,7 +40,6 @@ class Board:
         self.given_back: list[tuple[str, int]] = []
         self.address = "here:7420"
         self.known: tuple[int, str | None] = (0, None)
-        self.alive = True
 
     async def publish(self, volume: str, *, epoch: int, holder: bytes) -> None:
         assert len(holder) == 16
@@ -51,10 +50,6 @@ class Board:
         assert len(holder) == 16
         await trio.lowlevel.checkpoint()
         self.given_back.append((volume, epoch))
-
-    async def is_alive(self, address: str) -> bool:
-        await trio.sleep(0.01)
-        return self.alive
 
     async def look_up(self, volume: str) -> tuple[int, str | None]:
         assert volume == "payments"
@@ -70,7 +65,12 @@ class Opening:
         self.opened: list[MemoryVolume] = []
         self.closed = 0
         self.board = Board()
+        self.alive = True
         self.lines: list[str] = []
+
+    async def is_alive(self, address: str) -> bool:
+        await trio.sleep(0.01)
+        return self.alive
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[MemoryVolume]:
@@ -83,7 +83,14 @@ class Opening:
 
     def keeper(self, *, standby: bool = False) -> VolumeKeeper:
         log = EventLog(write=self.lines.append)
-        return VolumeKeeper("payments", open_volume=self.open, board=self.board, log=log, standby=standby)
+        return VolumeKeeper(
+            "payments",
+            open_volume=self.open,
+            board=self.board,
+            is_alive=self.is_alive,
+            log=log,
+            standby=standby,
+        )
 
 
 def _code(keeper: VolumeKeeper) -> JournalCode:
@@ -168,7 +175,7 @@ async def test_a_standby_leaves_a_living_owner_alone(nursery: trio.Nursery, auto
     with pytest.raises(JournalError) as caught:
         keeper.owned()
     assert caught.value.fields["address"] == "10.0.0.9:7420"
-    opening.board.alive = False
+    opening.alive = False
     await trio.sleep(SILENCE_SECONDS - LOOK_UP_SECONDS - 0.1)
     assert not opening.opened
     await trio.sleep(3)
@@ -177,7 +184,7 @@ async def test_a_standby_leaves_a_living_owner_alone(nursery: trio.Nursery, auto
 
 async def test_a_standby_that_lost_again_is_more_patient(nursery: trio.Nursery, autojump_clock: Clock) -> None:
     opening = Opening()
-    opening.board.alive = False
+    opening.alive = False
     opening.board.known = (7, "10.0.0.9:7420")
     keeper = opening.keeper(standby=True)
     nursery.start_soon(keeper.run)
@@ -196,7 +203,7 @@ async def test_a_standby_that_lost_again_is_more_patient(nursery: trio.Nursery, 
 
 async def test_a_standby_that_is_cut_off_itself_waits(nursery: trio.Nursery, autojump_clock: Clock) -> None:
     opening = Opening()
-    opening.board.alive = False
+    opening.alive = False
     opening.board.known = (0, None)  # no server answers
     keeper = opening.keeper(standby=True)
     nursery.start_soon(keeper.run)
