@@ -34,7 +34,7 @@ from journal.change import (
     Truncate,
     decode_change,
 )
-from journal.errors import damaged
+from journal.errors import DamagedJournalError, damaged
 from journal.file_tree import FileTree, MisfitError
 from journal.operation_window import OperationWindow
 from journal.path_claims import PathClaims
@@ -136,6 +136,13 @@ class Image:
             self.operations.keep(operation, answer, time_ms=header.time_ms, recorded=True)
         self.lsn, self.chain, self.time_ms = header.end_lsn, header.chain, header.time_ms
         return answer
+
+    def apply_own(self, header: RecordHeader, change: Change | SegmentHeader) -> Answer:
+        """Apply what preconditions have allowed. If it does not fit, this process is wrong, and must not go on."""
+        try:
+            return self.apply(header, change)
+        except DamagedJournalError as error:
+            raise AssertionError(f"the writer made a change that does not fit its own tree: {error}") from error
 
     def _make(self, header: RecordHeader, change: Change | SegmentHeader) -> Answer:  # one branch for each kind
         answer: Answer = None

@@ -28,7 +28,6 @@ from journal.nodes import (
     iter_extents,
     objects_and_lengths,
 )
-from journal.operation_window import CLIENTS_MAX, FULL_ANSWERS
 from journal.path_claims import CLAIMS_MAX, ENDED_MAX
 from journal.paths import name_of, parent_of
 from journal.record import CHAIN_BYTES, CLIENT_BYTES, META_BYTES_MAX, NUMBER_MAX, Chain, Epoch, Lsn
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
 SNAPSHOT_MAGIC: Final = b"SOSi"
 SNAPSHOT_VERSION: Final = 2
 SNAPSHOT_BYTES_MAX: Final = 2**31  # some tens of millions of files; beyond it a volume should be split
+ANSWERS_MAX: Final = 131_072
+EXPIRED_MAX: Final = 262_144
 _ENDED_AT: Final = 10  # where claims that have ended lie in the body
 NAME_SEPARATOR: Final = "/"  # no name contains it
 
@@ -210,9 +211,9 @@ def _image(values: list[object], version: int) -> Image:
         image.claims.add(path, claim)
     for path, claim in _path_claims(ended, most=ENDED_MAX):
         image.claims.add_ended(path, claim)
-    for client, sequence in (_list(item, 2) for item in _list(expired, most=CLIENTS_MAX + FULL_ANSWERS)):
+    for client, sequence in (_list(item, 2) for item in _list(expired, most=EXPIRED_MAX)):
         image.operations.restore_expired(_exactly(client, CLIENT_BYTES), _number(sequence))
-    image.operations.restore_answers(_answers(_list(answers, most=FULL_ANSWERS)))
+    image.operations.restore_answers(_answers(_list(answers, most=ANSWERS_MAX)))
     return image
 
 

@@ -31,7 +31,7 @@ from journal.change import (
     encode_change,
 )
 from journal.content import Content
-from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, refused
+from journal.errors import JournalCode, JournalError, UnavailableError, refused
 from journal.housekeeping import Housekeeping
 from journal.local_log import open_local_log
 from journal.log import Log
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     from journal.change import Pin
     from journal.disk import Disk
-    from journal.image import Image
     from journal.local_log import LocalLog
     from journal.opening import Opened
     from journal.record import RecordHeader
@@ -82,6 +81,7 @@ class Journal:
             progress.keep(opened.snapshot, ())
         self.pending = opened.image
         self.pending.operations.run_by(monotonic_ms)
+        self.admit = self.pending.operations.admit
         self.acknowledged = opened.image.copy(OperationWindow())
         self.acknowledged.keeps_answers = False
         self.replicas = ReplicaSet(self, damaged=opened.damaged)
@@ -315,7 +315,10 @@ class Journal:
         if self.log.acknowledged.lsn < self.log.end:
             await self.log.acknowledged.wait(self.log.end)
         if isinstance(answer, JournalError):
-            raise answer
+            try:
+                raise answer
+            finally:
+                del answer  # else it and this frame hold each other, and the payload, until garbage is looked for
         return answer
 
     def _decide(
@@ -334,6 +337,7 @@ class Journal:
         try:
             change = check()
         except JournalError as refusal:
+            refusal.__traceback__ = None  # its frames hold the payload
             self._keep(operation, refusal)
             return refusal
         if change is None:
@@ -354,7 +358,7 @@ class Journal:
         meta = encode_change(change)
         client, sequence = operation or (NO_CLIENT, 0)
         head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
-        answer = _apply(self.pending, header, change)  # before it is in the log: a record that fits no tree must not be
+        answer = self.pending.apply_own(header, change)  # first: a record that fits no tree must not be in the log
         self.log.add(header, head, payload)
         self._unacknowledged.append((header, change))
         if self.log.segment_bytes >= self.housekeeping.segment_bytes_max:
@@ -364,7 +368,7 @@ class Journal:
     def roll(self) -> None:
         """Begin the next segment."""
         header, segment = self.log.open_segment(**self.housekeeping.settled())
-        _apply(self.pending, header, segment)
+        self.pending.apply_own(header, segment)
         self._unacknowledged.append((header, segment))
 
     def _keep(self, operation: OperationId, answer: Answer) -> None:
@@ -378,7 +382,7 @@ class Journal:
             if header.kind is Kind.HEADER:  # a new segment: the image where it begins is worth keeping
                 answers = self.pending.operations.copy(until_ms=self.acknowledged.time_ms)
                 self.housekeeping.segment_opened(self.acknowledged.copy(answers))
-            _apply(self.acknowledged, header, change)
+            self.acknowledged.apply_own(header, change)
 
     async def wait_room(self) -> None:
         """Bounded memory: wait until most of what was written is acknowledged. Nothing has been done yet."""
@@ -408,14 +412,6 @@ class Journal:
         """The pieces of a file that will not be."""
         if upload in self.pending.uploads and not self.log.acknowledged.stopped:
             self.write(Abandon(upload=upload))
-
-
-def _apply(image: Image, header: RecordHeader, change: Change | SegmentHeader) -> Answer:
-    """Apply what preconditions have allowed. If it does not fit, this process is wrong, and must not go on."""
-    try:
-        return image.apply(header, change)
-    except DamagedJournalError as error:
-        raise AssertionError(f"the writer made a change that does not fit its own tree: {error}") from error
 
 
 @asynccontextmanager

@@ -4,31 +4,33 @@ Answers to operations that left a record are rebuilt from records and lie in ind
 (refusals, "there was nothing to delete") are in memory only. An operation id older than what is kept is refused
 (EXPIRED), never run.
 
-A client may ask again until its deadline, so an answer is kept for longer than that, however many there are. When there
-are too many, those go first whose clients have had so many later ones that they do not wait for these any more; when
-there are none of these, no further change is taken for a while.
+A client may ask again until its deadline, so an answer is kept for longer than that, however many there are. When they
+take too much memory, those go first whose clients have had so many later ones that they do not wait for these any more.
+When there are none of these, whoever has most of what is kept may make no further change for a while: each token may
+have as much as it leaves free, so that clients invented by one of them do not keep the others out.
 
-Recorded answers are kept packed, as index snapshots have them: there are up to 65,536, hardly one is ever asked for, a
-snapshot takes them all, and the garbage collector need not look at bytes.
+Answers are kept packed, recorded ones as index snapshots have them: there are tens of thousands, hardly one is ever
+asked for, a snapshot takes them all, and the garbage collector need not look at bytes. A refusal that was raised would
+hold the frames that it passed through, and with them what was refused.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from journal.errors import JournalCode, JournalError, SupersededError, UnavailableError, refused
-from journal.paths import PATH_BYTES_MAX
+from journal.errors import JournalCode, JournalError, SupersededError, UnavailableError, journal_error, refused
 from journal.volume import FileStatus, OperationId
-from sos_client.wire.msgpack_edge import pack, unpack
+from sos_client.wire.msgpack_edge import array_header, pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from journal.volume import Answer
 
-# Clients give up after 120 s; answers are kept five times as long, unless more than ANSWERS_MAX come in that time.
+# Clients give up after 120 s; answers are kept five times as long, unless they take more than KEPT_BYTES_MAX.
 WINDOW_MS: Final = 600_000
 DEADLINE_MS: Final = 125_000
 # The last answers of each client are kept until its deadline: it must not be further ahead of what it still waits for.
@@ -36,13 +38,23 @@ CLIENT_ANSWERS_MIN: Final = 16
 # Time from one answer to the next counts as this at most: a wall clock set forward by an hour, or a takeover by a
 # service whose clock is ahead, must not expire what somebody is about to ask for again.
 STEP_MS_MAX: Final = 60_000
-ANSWERS_MAX: Final = 65_536
-# When all answers are the last ones of so many clients, as many again are kept. It is full then: 8,192 clients at least
-# have made 16 changes each in two minutes, twice as many as a service has connections.
-FULL_ANSWERS: Final = 2 * ANSWERS_MAX
+# 50,000 answers with paths of a usual length.
+KEPT_BYTES_MAX: Final = 32 << 20
+# When all answers are the last ones of so many clients, as much again is kept, for all tokens together.
+FULL_BYTES: Final = 2 * KEPT_BYTES_MAX
+# What one answer takes at most: a refusal that names two paths, twice.
+ANSWER_BYTES_MAX: Final = 32 << 10
+# What an answer takes besides its packed bytes, and its client besides that (measured in the tests).
+ANSWER_BYTES: Final = 512
+CLIENT_BYTES: Final = 512
+FULL_ANSWERS: Final = FULL_BYTES // ANSWER_BYTES  # so there are never more
 # After their answers are gone, this many clients are remembered by the last operation that expired: as many as can come
 # while answers must be kept, so that an id is refused for that long again.
-CLIENTS_MAX: Final = FULL_ANSWERS
+CLIENTS_MAX: Final = FULL_BYTES // (ANSWER_BYTES + CLIENT_BYTES)
+# Answers that went before their time leave a trace until so many have: each takes a tenth of an answer.
+TRACES_MAX: Final = 1 << 15
+
+_OF_RECORD: Final = array_header(4)  # a packed answer begins with it if a record stands for it; others have a 5th item
 
 
 class KeptAnswer(NamedTuple):
@@ -51,34 +63,35 @@ class KeptAnswer(NamedTuple):
     operation: OperationId
     time_ms: int
     answer: Answer
-    recorded: bool  # whether a record stands for it
-
-
-Entry: TypeAlias = "bytes | KeptAnswer"  # packed if a record stands for it
 
 
 @dataclass(slots=True)
 class _Client:
+    whose: Hashable = None
     expired: int = 0  # every operation up to this one is older than the window
-    answers: dict[int, Entry] = field(default_factory=dict)
+    kept_bytes: int = 0
+    answers: dict[int, bytes] = field(default_factory=dict)  # packed
 
 
 _NOBODY: Final = _Client()
 
 
 class OperationWindow:
-    """Answers by operation id, bounded by time and by number."""
+    """Answers by operation id, bounded by time and by the memory that they take."""
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
         """`clock`: milliseconds that nobody sets; without it ages are counted by the records' times."""
         self._clock = clock
         self._now_ms = 0  # of the clock, or the record, that the last answer is from
-        self._clients: OrderedDict[bytes, _Client] = OrderedDict()
-        # Client, sequence, time of the record, age of the window at that time, answer; oldest first. Some that have
+        self._clients: dict[bytes, _Client] = {}  # with answers
+        self._idle: OrderedDict[bytes, _Client] = OrderedDict()  # without any; longest silent first
+        # Client, sequence, time of the record, age of the window at that time; oldest first. Some whose answers have
         # gone before their time lie among them.
-        self._kept: deque[tuple[bytes, int, int, int, Entry]] = deque()
+        self._kept: deque[tuple[bytes, int, int, int]] = deque()
         self._count = 0
+        self._shares: dict[Hashable, int] = {}  # bytes kept of each token's clients
         self._busy: dict[bytes, None] = {}  # clients with more than CLIENT_ANSWERS_MIN answers
+        self.kept_bytes = 0
 
     def __len__(self) -> int:
         return self._count
@@ -87,23 +100,38 @@ class OperationWindow:
         """From now on ages are counted by this clock: records' times run ahead of it when there are many."""
         self._clock, self._now_ms = clock, clock()
 
-    @property
-    def full(self) -> bool:
-        """Whether another answer would have to take the place of one that its client may still ask for."""
-        if self._count < FULL_ANSWERS or self._busy:
+    def full(self, whose: Hashable = None) -> bool:
+        """Whether another answer for these would have to take the place of one that its client may still ask for."""
+        share = self._shares.get(whose, 0)
+        if self.kept_bytes + share <= FULL_BYTES - ANSWER_BYTES_MAX or self._busy:
             return False
         return self._clock is not None and self._age_ms(self._clock()) - self._kept[0][3] < DEADLINE_MS
+
+    def admit(self, operation: OperationId, whose: Hashable) -> None:
+        """Before an operation is run: from now on its client counts as one of these, unless it is known as another's.
+
+        UnavailableError if there is no room for one more client of theirs.
+        """
+        client = self._clients.get(operation.client) or self._idle.get(operation.client)
+        if client is None:
+            if self.full(whose):
+                raise _too_many_changes()
+            self._rest(operation.client, _Client(whose))
+        elif client.whose is None and whose is not None:  # from before this service had the volume
+            self._count_share(None, -client.kept_bytes)
+            self._count_share(whose, client.kept_bytes)
+            client.whose = whose
 
     def find(self, operation: OperationId) -> KeptAnswer | None:
         """The first answer, or None if the operation has not been answered and may be run.
 
         SupersededError (EXPIRED) if nobody can tell; UnavailableError if it must not be run before there is room.
         """
-        client = self._clients.get(operation.client) or _NOBODY
+        client = self._clients.get(operation.client) or self._idle.get(operation.client, _NOBODY)
         kept = client.answers.get(operation.sequence)
-        if kept is None and operation.sequence > client.expired and self.full:
-            raise _too_many_changes()
-        if kept is None and operation.sequence <= client.expired:
+        if kept is not None:
+            return _unpacked(kept)
+        if operation.sequence <= client.expired:
             raise SupersededError(
                 JournalCode.EXPIRED,
                 f"operation {operation.sequence} of client {operation.client.hex()} is older than the answers that are "
@@ -111,39 +139,45 @@ class OperationWindow:
                 client=operation.client,
                 sequence=operation.sequence,
             )
-        return _unpacked(kept) if type(kept) is bytes else cast("KeptAnswer | None", kept)
+        if self.full(client.whose):
+            raise _too_many_changes()
+        return None
 
     def keep(self, operation: OperationId, answer: Answer, *, time_ms: int, recorded: bool) -> None:
         """Remember an answer. The first one stays."""
         name, sequence = operation
-        entry: Entry
-        if recorded:
-            entry = _packed(name, sequence, time_ms, answer)
-        else:
-            entry = KeptAnswer(operation, time_ms, answer, recorded)
-        self._add(name, sequence, time_ms, entry)
+        self._add(name, sequence, time_ms, _packed(name, sequence, time_ms, answer, recorded=recorded))
         last_age_ms = self._kept[-1][3]
-        if self._kept[0][3] < last_age_ms - WINDOW_MS or self._count > ANSWERS_MAX:
+        if self._kept[0][3] < last_age_ms - WINDOW_MS or self.kept_bytes > KEPT_BYTES_MAX:
             self._expire(last_age_ms)
-        if len(self._clients) > CLIENTS_MAX:
-            self._forget_clients()
 
-    def _add(self, name: bytes, sequence: int, time_ms: int, entry: Entry) -> None:
+    def _add(self, name: bytes, sequence: int, time_ms: int, packed: bytes) -> None:
         client = self._clients.get(name)
         if client is None:
-            client = self._clients[name] = _Client()
-        else:
-            self._clients.move_to_end(name)
+            client = self._clients[name] = self._idle.pop(name) if name in self._idle else _Client()
         answers = client.answers
         if sequence in answers:
             return
-        answers[sequence] = entry
+        answers[sequence] = packed
         self._count += 1
+        self._count_bytes(client, len(packed) + (ANSWER_BYTES if len(answers) > 1 else ANSWER_BYTES + CLIENT_BYTES))
         if len(answers) > CLIENT_ANSWERS_MIN:
             self._busy[name] = None
         now_ms = time_ms if self._clock is None else self._clock()
-        self._kept.append((name, sequence, time_ms, self._age_ms(now_ms), entry))
+        self._kept.append((name, sequence, time_ms, self._age_ms(now_ms)))
         self._now_ms = now_ms
+
+    def _count_bytes(self, client: _Client, size: int) -> None:
+        client.kept_bytes += size
+        self.kept_bytes += size
+        self._count_share(client.whose, size)
+
+    def _count_share(self, whose: Hashable, size: int) -> None:
+        share = self._shares.get(whose, 0) + size
+        if share:
+            self._shares[whose] = share
+        else:
+            self._shares.pop(whose, None)
 
     def _age_ms(self, now_ms: int) -> int:
         if not self._kept:
@@ -153,86 +187,90 @@ class OperationWindow:
 
     def _expire(self, age_ms: int) -> None:
         """Drop what is older than the window; what is too much, of busy clients first, then what no client asks for."""
-        while self._count > ANSWERS_MAX and self._busy:
+        while self.kept_bytes > KEPT_BYTES_MAX and self._busy:
             name = next(iter(self._busy))
             self._drop(name, next(iter(self._clients[name].answers)))
-        if len(self._kept) > 2 * FULL_ANSWERS:
-            self._kept = deque(one for one in self._kept if self._has(one[0], one[1], one[4]))
-        while True:  # the newest stays
-            name, sequence, _, its_age_ms, entry = self._kept[0]
-            if self._has(name, sequence, entry):
-                too_many = self._count > ANSWERS_MAX and its_age_ms < age_ms - DEADLINE_MS
-                if its_age_ms >= age_ms - WINDOW_MS and not too_many and self._count <= FULL_ANSWERS:
+        if len(self._kept) > self._count + TRACES_MAX:
+            self._kept = deque(one for one in self._kept if self._packed(one[0], one[1]))
+        while len(self._kept) > 1:  # the newest stays
+            name, sequence, _, its_age_ms = self._kept[0]
+            if self._packed(name, sequence):
+                too_much = self.kept_bytes > KEPT_BYTES_MAX and its_age_ms < age_ms - DEADLINE_MS
+                if its_age_ms >= age_ms - WINDOW_MS and not too_much and self.kept_bytes <= FULL_BYTES:
                     return
                 self._drop(name, sequence)
             self._kept.popleft()
 
     def _drop(self, name: bytes, sequence: int) -> None:
         client = self._clients[name]
-        del client.answers[sequence]
+        client.expired = max(client.expired, sequence)
+        self._take_out(name, client, sequence)
+
+    def _take_out(self, name: bytes, client: _Client, sequence: int) -> None:
+        packed = client.answers.pop(sequence)
         self._count -= 1
+        self._count_bytes(client, -len(packed) - (ANSWER_BYTES if client.answers else ANSWER_BYTES + CLIENT_BYTES))
         if len(client.answers) <= CLIENT_ANSWERS_MIN:
             self._busy.pop(name, None)
-        client.expired = max(client.expired, sequence)
+        if not client.answers:
+            del self._clients[name]
+            self._rest(name, client)
 
-    def _forget_clients(self) -> None:
-        for _ in range(len(self._clients) - CLIENTS_MAX):
-            oldest = next(iter(self._clients))
-            if self._clients[oldest].answers:
-                break
-            del self._clients[oldest]
+    def _rest(self, name: bytes, client: _Client) -> None:
+        client.answers = {}  # one that was emptied would keep its room
+        self._idle[name] = client
+        if len(self._idle) > CLIENTS_MAX:
+            self._idle.popitem(last=False)
 
     def answers(self) -> list[bytes]:
         """What a snapshot must carry, oldest first: msgpack of [client, sequence, time, answer] each."""
-        return [
-            kept for name, sequence, _, _, kept in self._kept if type(kept) is bytes and self._has(name, sequence, kept)
-        ]
+        every = (self._packed(name, sequence) for name, sequence, _, _ in self._kept)
+        return [packed for packed in every if packed.startswith(_OF_RECORD)]
 
-    def _has(self, name: bytes, sequence: int, entry: Entry) -> bool:
+    def _packed(self, name: bytes, sequence: int) -> bytes:
+        """The answer that is still kept, or nothing."""
         client = self._clients.get(name)
-        return client is not None and client.answers.get(sequence) is entry
+        return b"" if client is None else client.answers.get(sequence, b"")
 
     def expired(self) -> Iterator[tuple[bytes, int]]:
         """Each client whose operations have begun to expire, with the last one that did, longest silent first."""
-        return ((client, state.expired) for client, state in self._clients.items() if state.expired)
+        every = chain(self._idle.items(), self._clients.items())
+        return ((name, client.expired) for name, client in every if client.expired)
 
     def restore_expired(self, client: bytes, sequence: int) -> None:
         """Take over what `expired` said, before any answers."""
-        self._clients.setdefault(client, _Client()).expired = sequence
+        self._rest(client, _Client(expired=sequence))
 
     def restore_answers(self, packed: Iterable[tuple[bytes, int, int, bytes]]) -> None:
         """Take over what `answers` gave, oldest first: (client, sequence, time, as it was given). Into an empty window.
 
-        As `keep` of each, but nothing is packed again: a start of the service waits for 65,536 of them.
+        As `keep` of each, but nothing is packed again: a start of the service waits for tens of thousands of them.
         """
         for name, sequence, time_ms, entry in packed:
             self._add(name, sequence, time_ms, entry)
         if self._kept:
             self._expire(self._kept[-1][3])
-        self._forget_clients()
 
     def copy(self, until_ms: int | None = None) -> OperationWindow:
         """An independent copy (answers themselves are shared: they never change), without those after `until_ms`."""
         other = OperationWindow(self._clock)
         other._kept, other._count, other._now_ms = self._kept.copy(), self._count, self._now_ms
-        other._busy = self._busy.copy()
-        for client, state in self._clients.items():
-            other._clients[client] = _Client(expired=state.expired, answers=dict(state.answers))
+        other._busy, other._shares, other.kept_bytes = self._busy.copy(), self._shares.copy(), self.kept_bytes
+        for name, client in self._clients.items():
+            other._clients[name] = _Client(client.whose, client.expired, client.kept_bytes, client.answers.copy())
+        other._idle.update((name, _Client(client.whose, client.expired)) for name, client in self._idle.items())
         while until_ms is not None and other._kept and other._kept[-1][2] > until_ms:
-            client, sequence, _, _, entry = other._kept.pop()
-            if other._has(client, sequence, entry):
-                del other._clients[client].answers[sequence]
-                other._count -= 1
-                if len(other._clients[client].answers) <= CLIENT_ANSWERS_MIN:
-                    other._busy.pop(client, None)
+            name, sequence, _, _ = other._kept.pop()
+            if other._packed(name, sequence):
+                other._take_out(name, other._clients[name], sequence)
         return other
 
 
 def _too_many_changes() -> JournalError:
     return UnavailableError(
         JournalCode.UNAVAILABLE,
-        f"{FULL_ANSWERS} answers are kept for clients that may ask for them again; the change was not made: ask again "
-        "in a moment, and use one client for many changes",
+        "clients of this token may ask again for so many answers that there is no room to keep another one; the change "
+        "was not made: ask again in a moment, and use one client for many changes",
     )
 
 
@@ -245,17 +283,27 @@ def used_already(operation: OperationId) -> JournalError:
     )
 
 
-def _packed(client: bytes, sequence: int, time_ms: int, answer: Answer) -> bytes:
+def _packed(client: bytes, sequence: int, time_ms: int, answer: Answer, *, recorded: bool) -> bytes:
+    shown: object = answer
     if type(answer) is FileStatus:  # of a file: no change answers with a directory's
         path, _, size, modified_ms, crc = answer
-        return pack((client, sequence, time_ms, (path, size, modified_ms, crc)))
-    return pack((client, sequence, time_ms, answer))
+        shown = (path, size, modified_ms, crc)
+    elif isinstance(answer, JournalError):
+        shown = (answer.code, answer.message, answer.fields)
+    if recorded:
+        return pack((client, sequence, time_ms, shown))
+    return pack((client, sequence, time_ms, shown, None))
 
 
 def _unpacked(packed: bytes) -> KeptAnswer:
-    client, sequence, time_ms, given = cast("list[Any]", unpack(packed, string_bytes_max=PATH_BYTES_MAX))
+    most = len(packed)
+    values = unpack(packed, map_max=most, string_bytes_max=most, binary_bytes_max=most)
+    client, sequence, time_ms, given, *_ = cast("list[Any]", values)
     answer = given
-    if type(given) is list:
+    if type(given) is list and len(given) == 3:
+        code, message, fields = given
+        answer = journal_error(JournalCode(code), message, fields)
+    elif type(given) is list:
         path, size, modified_ms, crc = given
         answer = FileStatus(path=path, is_directory=False, size=size, modified_ms=modified_ms, crc=crc)
-    return KeptAnswer(OperationId(client=client, sequence=sequence), time_ms, answer, recorded=True)
+    return KeptAnswer(OperationId(client=client, sequence=sequence), time_ms, answer)

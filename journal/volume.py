@@ -214,6 +214,9 @@ class Volume(Protocol):
 class ServedVolume(Volume, Protocol):
     """A volume in this process, as the gateway serves it."""
 
+    def admit(self, operation: OperationId, whose: bytes) -> None:
+        """Before each change: whose client makes it, as the digest of a token. UNAVAILABLE if theirs take too much."""
+
     def put_soon(
         self,
         path: str,

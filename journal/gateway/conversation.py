@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from journal.errors import JournalCode, JournalError, journal_error
 from journal.gateway import messages as m
@@ -162,6 +162,7 @@ class Conversation:
         if requests.RIGHTS[type(request)] == (Right.READ,):
             return await run(volume, request)
         with changing_shared(f"{type(request).__name__} was worked on", foreseen=(JournalError,)):
+            self._admit(volume, request)
             return await run(volume, request)
 
     async def _read(self, request: m.Read) -> None:
@@ -176,7 +177,9 @@ class Conversation:
         self.writing = True
         self._file = IncomingFile(None)
         try:
-            self._file = IncomingFile(self._permitted(request))
+            volume = self._permitted(request)
+            self._admit(volume, request)
+            self._file = IncomingFile(volume)
             await self._file.open(request)
         except JournalError as error:
             await self._refuse_early(error)
@@ -213,6 +216,9 @@ class Conversation:
         await self._file.forget()
 
     # ── who may do what ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _admit(self, volume: ServedVolume, request: Any) -> None:
+        volume.admit(request.stamp.operation, self._grant.sha256)
 
     async def _open_volume(self, request: m.Open) -> None:
         rights = self._rights_on(request.volume)

@@ -164,6 +164,7 @@ class PutLane:
             volume = self._session.conversation.volume_for_put(epoch_seen)
             if volume is not None:
                 self._epoch = volume.epoch
+                volume.admit(operation, self._session.conversation.grant.sha256)
                 taken = volume.put_soon(
                     path,
                     bytes(payload),

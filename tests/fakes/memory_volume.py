@@ -79,6 +79,7 @@ class MemoryVolume:
     marks: list[dict[str, MarkValue]] = field(default_factory=list)
     pins: dict[str, tuple[int, int]] = field(default_factory=dict)
     oldest_kept: dict[bytes, int] = field(default_factory=dict)
+    admit: Callable[[OperationId, bytes], None] = lambda *_: None  # may raise UNAVAILABLE
     runs: int = 0  # how many changes were really run, repetitions not counted
     _last_ms: int = 0
 
@@ -322,8 +323,7 @@ class MemoryVolume:
 
     def _run_once(self, operation: OperationId, run: Callable[[], Outcome], *, answers: type) -> Outcome:
         if operation in self.outcomes:
-            outcome = self.outcomes[operation]
-            if isinstance(outcome, (answers, JournalError)):
+            if isinstance(outcome := self.outcomes[operation], (answers, JournalError)):
                 return outcome
             return _no(JournalCode.BAD_REQUEST, "this operation id was used for another kind of change")
         if operation.sequence < self.oldest_kept.get(operation.client, 0):

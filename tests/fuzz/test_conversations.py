@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 8.0
-SLOW_SECONDS = {"sos": 110.0, "files": 25.0}
-"""A journal service keeps answers for two minutes, bounded by their number and not by their bytes: conversations as
-quick as these, for longer than this, make it grow beyond what `conversations.py` allows."""
+SLOW_SECONDS = 110.0
 
 each_protocol = pytest.mark.parametrize("protocol", sorted(TARGETS))
 
@@ -28,7 +26,7 @@ async def test_conversations(protocol: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 @each_protocol
 async def test_many_conversations(protocol: str, tmp_path: Path) -> None:
-    await converse(protocol, tmp_path, seconds=SLOW_SECONDS[protocol], seed=2)
+    await converse(protocol, tmp_path, seconds=SLOW_SECONDS, seed=2)
 
 
 async def converse(protocol: str, directory: Path, *, seconds: float, seed: int) -> None:

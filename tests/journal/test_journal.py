@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,6 +91,26 @@ async def test_what_a_callback_answers_is_shown_by_then(autojump_clock: MockCloc
                 assert taken
             await journal.put("last", b"")
     assert [status.path for status in shown] == ["offsets/0", "offsets/1", "offsets/2"]
+
+
+class _Payload(bytearray):
+    """Can be asked whether anybody still has it."""
+
+
+async def test_of_a_refusal_only_the_answer_is_kept(autojump_clock: MockClock) -> None:
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("a", b"1")
+            operation = OperationId(client=b"c" * 16, sequence=1)
+            for _ in range(2):
+                payload = _Payload(b"2" * 100)
+                there = weakref.ref(payload)
+                with pytest.raises(JournalError, match="exists already") as refusal:
+                    await journal.put("a", payload, operation=operation)
+                assert refusal.value.fields == {"path": "a"}
+                del payload, refusal
+                assert there() is None, "also without looking for garbage"
 
 
 async def test_pieces_of_a_commit_that_finds_no_room_are_given_up(autojump_clock: MockClock) -> None:

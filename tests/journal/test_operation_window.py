@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from journal import operation_window
-from journal.errors import JournalCode, SupersededError, UnavailableError, refused
+from journal.errors import JournalCode, RefusedByVolumeError, SupersededError, UnavailableError, refused
 from journal.operation_window import (
+    ANSWER_BYTES,
     CLIENT_ANSWERS_MIN,
     DEADLINE_MS,
     STEP_MS_MAX,
@@ -18,6 +21,9 @@ from journal.operation_window import (
 )
 from journal.volume import FileStatus, OperationId
 from sos_client.wire.msgpack_edge import pack
+
+EACH_BYTES = ANSWER_BYTES + 30
+"""What one answer more of a client takes, about."""
 
 
 def _operation(sequence: int, client: int = 1) -> OperationId:
@@ -73,52 +79,127 @@ def test_an_operation_overtaken_by_an_expired_one_is_not_run_either() -> None:
         window.find(_operation(4))
 
 
-def test_the_number_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By time and clients: what a client may still ask for stays, and no more is taken rather than that it goes."""
-    for name, value in (("ANSWERS_MAX", 30), ("FULL_ANSWERS", 60), ("CLIENTS_MAX", 50)):
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window for about 30 answers, 60 when it is full."""
+    for name, value in (("KEPT_BYTES_MAX", 30 * EACH_BYTES), ("FULL_BYTES", 60 * EACH_BYTES), ("CLIENTS_MAX", 50)):
         monkeypatch.setattr(operation_window, name, value)
-    now_ms = [0]
+    monkeypatch.setattr(operation_window, "ANSWER_BYTES_MAX", EACH_BYTES)
+
+
+@pytest.fixture
+def now_ms() -> list[int]:
+    """A clock to be set."""
+    return [0]
+
+
+@pytest.fixture
+def window(now_ms: list[int]) -> OperationWindow:
     window = OperationWindow()
     window.run_by(lambda: now_ms[0])
+    return window
+
+
+@pytest.mark.usefixtures("small")
+def test_what_answers_take_is_bounded(window: OperationWindow, now_ms: list[int]) -> None:
+    """By time and clients: what a client may still ask for stays, and no more is taken rather than that it goes."""
     window.keep(_operation(1, 100), True, time_ms=0, recorded=True)
     for sequence in range(1, 500):  # a busy client
         window.keep(_operation(sequence, 99), None, time_ms=1000 * sequence, recorded=True)
-        assert len(window) <= 30
+        assert window.kept_bytes <= 30 * EACH_BYTES
     assert window.find(_operation(1, 100)) is not None
     assert window.find(_operation(499 - CLIENT_ANSWERS_MIN + 1, 99)) is not None
     with pytest.raises(SupersededError):
         window.find(_operation(1, 99))
-    for client in range(1, 44):  # and many that are not
+    client = 0
+    while not window.full():  # and many that are not
+        client += 1
         assert window.find(_operation(1, client)) is None
         window.keep(_operation(1, client), None, time_ms=500_000, recorded=True)
-    assert _is_full(window)
-    assert len(window) == len(window.answers()) == 60
+    assert 29 * EACH_BYTES <= window.kept_bytes <= 31 * EACH_BYTES
+    assert len(window) == len(window.answers()) == 1 + CLIENT_ANSWERS_MIN + client
     assert window.find(_operation(1, 100)) is not None
     with pytest.raises(UnavailableError):
-        window.find(_operation(1, 50))
+        window.find(_operation(1, 90))
     with pytest.raises(SupersededError):
         window.find(_operation(1, 99))
     now_ms[0] = DEADLINE_MS + 1
     assert not _is_full(window)
-    assert window.find(_operation(1, 50)) is None
-    window.keep(_operation(1, 50), None, time_ms=500_001, recorded=True)
-    assert len(window) == 30
-    assert window.find(_operation(1, 50)) is not None
-    with pytest.raises(SupersededError):
-        window.find(_operation(1, 100))
-    for client in range(101, 200):
+    assert window.find(_operation(1, 90)) is None
+    window.keep(_operation(1, 90), None, time_ms=500_001, recorded=True)
+    assert window.find(_operation(1, 90)) is not None
+    for one in range(101, 250):
         now_ms[0] += DEADLINE_MS
-        window.keep(_operation(1, client), None, time_ms=500_002, recorded=True)
+        window.keep(_operation(1, one), None, time_ms=500_002, recorded=True)
     assert window.find(_operation(1, 100)) is None, "the longest silent clients are forgotten"
 
 
+@pytest.mark.usefixtures("small")
+def test_large_answers_count_for_what_they_take(window: OperationWindow) -> None:
+    large = refused(JournalCode.BAD_REQUEST, "m" * 10 * EACH_BYTES)
+    for client in 1, 2, 3:
+        window.keep(_operation(1, client), large, time_ms=0, recorded=False)
+    assert window.kept_bytes > 30 * EACH_BYTES
+    with pytest.raises(UnavailableError):
+        window.find(_operation(1, 4))
+    assert [_told(window, _operation(1, client)) is None for client in (1, 2, 3)] == [False] * 3
+
+
+@pytest.mark.usefixtures("small")
+def test_who_invents_clients_keeps_nobody_else_out(window: OperationWindow) -> None:
+    """Each token may have as much as it leaves free: the second half of what the first has, and so on."""
+    had = []
+    for whose in b"a", b"b", b"c":
+        for number in range(100):
+            operation = OperationId(client=whose + number.to_bytes(15, "big"), sequence=1)
+            try:
+                window.admit(operation, whose)
+            except UnavailableError:
+                break
+            assert window.find(operation) is None
+            window.keep(operation, None, time_ms=0, recorded=True)
+        had.append(number)
+    assert had[0] > had[1] > had[2] > 0
+    assert window.kept_bytes <= 60 * EACH_BYTES
+    assert _told(window, OperationId(client=b"a" + bytes(15), sequence=1)) is not None, "nothing went for another"
+    known = OperationId(client=b"a" + bytes(15), sequence=2)
+    window.admit(known, b"b")
+    assert _told(window, known) is JournalCode.UNAVAILABLE, "a client stays whose it was"
+
+
+@pytest.mark.usefixtures("small")
+def test_clients_from_before_are_counted_when_they_come_again(window: OperationWindow) -> None:
+    for client in range(1, 17):
+        window.keep(_operation(1, client), None, time_ms=0, recorded=True)
+    assert _told(window, _operation(1, 50)) is JournalCode.UNAVAILABLE
+    for client in range(1, 17):
+        window.admit(_operation(2, client), b"token")
+    assert _told(window, _operation(2, 1)) is JournalCode.UNAVAILABLE
+    window.admit(_operation(1, 50), b"another")
+    assert _told(window, _operation(1, 50)) is None
+
+
+def test_what_is_counted_is_what_is_taken() -> None:
+    """The dearest: clients with one answer each. With as many again that only left a trace, it is half as much more."""
+    window = OperationWindow()
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            operation = OperationId(client=number.to_bytes(16, "big"), sequence=1_000_000 + number)
+            window.keep(operation, None, time_ms=1_000_000 + number, recorded=True)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.5 * window.kept_bytes < taken < window.kept_bytes
+
+
 def _is_full(window: OperationWindow) -> bool:
-    return window.full
+    return window.full()
 
 
+@pytest.mark.usefixtures("small")
 def test_answers_that_have_gone_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("ANSWERS_MAX", 20), ("FULL_ANSWERS", 40)):
-        monkeypatch.setattr(operation_window, name, value)
+    monkeypatch.setattr(operation_window, "TRACES_MAX", 40)
     window = OperationWindow()
     window.keep(_operation(1), True, time_ms=0, recorded=True)
     for sequence in range(1, 1000):
@@ -140,10 +221,21 @@ def test_the_answer_for_the_longest_path_is_given_again() -> None:
 
 def test_refusals_are_not_for_snapshots() -> None:
     window = OperationWindow()
-    window.keep(_operation(1), refused(JournalCode.NOT_FOUND, "nothing"), time_ms=0, recorded=False)
+    window.keep(_operation(1), refused(JournalCode.NOT_FOUND, "nothing", path="p"), time_ms=0, recorded=False)
     window.keep(_operation(2), True, time_ms=0, recorded=True)
+    window.keep(_operation(3), False, time_ms=0, recorded=False)
     assert window.answers() == [pack([*_operation(2), 0, True])]
-    assert window.find(_operation(1)) is not None
+    kept = window.find(_operation(1))
+    assert kept is not None
+    assert isinstance(kept.answer, RefusedByVolumeError)
+    assert (kept.answer.code, kept.answer.message, kept.answer.fields) == (
+        JournalCode.NOT_FOUND,
+        "nothing",
+        {"path": "p"},
+    )
+    nothing = window.find(_operation(3))
+    assert nothing is not None
+    assert nothing.answer is False
 
 
 def test_what_expired_can_be_taken_over() -> None:
@@ -194,7 +286,7 @@ def test_an_answer_taken_over_twice_is_kept_once() -> None:
 def _told(window: OperationWindow, operation: OperationId) -> object:
     try:
         return window.find(operation)
-    except SupersededError as error:
+    except (SupersededError, UnavailableError) as error:
         return error.code
 
 

@@ -30,7 +30,7 @@ WRITE_SECONDS_MAX: Final = 60.0
 """An owner waits ten seconds for members that a claim has taken, or may have; a takeover and its pauses come after."""
 ANSWERS_FEW: Final = 25
 """As many answers as three drivers get in less than the time in which they may ask again."""
-small_window: Final = replaced(operation_window, "ANSWERS_MAX", ANSWERS_FEW)
+small_window: Final = replaced(operation_window, "KEPT_BYTES_MAX", ANSWERS_FEW * 640)
 
 
 def simulate_journal(seed: int, *, keep_trace: bool = False) -> RunReport:

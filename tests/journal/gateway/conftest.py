@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from journal.errors import JournalCode, journal_error
 from journal.gateway import limits
 from journal.gateway import messages as m
 from journal.gateway.conversation import Surroundings
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
 INSTANCE = bytes(range(16))
 HELLO = m.Hello(version=1, token=None, client="test", instance=INSTANCE)
 OPEN = m.Open(volume="payments", epoch_seen=0)
+
+
+class Room:
+    """What a volume says to changes, and whose they are: `crowded` when it keeps too much for them."""
+
+    def __init__(self) -> None:
+        self.admitted: dict[bytes, bytes] = {}
+        self.crowded = False
+
+    def admit(self, operation: OperationId, whose: bytes) -> None:
+        if self.crowded:
+            raise journal_error(JournalCode.UNAVAILABLE, "too much is kept for them")
+        self.admitted[operation.client] = whose
 
 
 class Service:

@@ -18,7 +18,7 @@ from sos_client.serving.access import Right, append_token, new_token
 from sos_client.serving.containment import SharedStateError
 from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire.errors import MisuseError
-from tests.journal.gateway.conftest import HELLO, OPEN, Peer, Service
+from tests.journal.gateway.conftest import HELLO, INSTANCE, OPEN, Peer, Room, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +68,18 @@ async def test_puts_are_answered_and_refused(service: Service, nursery: trio.Nur
     assert (await peer.refused(put(peer, "q//1"))).code == JournalCode.BAD_PATH
     assert service.metrics.refusals[JournalCode.ALREADY_EXISTS] == 1
     assert sum(service.metrics.seconds[m.MessageType.PUT].counts) >= 5
+
+
+async def test_a_put_that_finds_no_room_among_the_answers_is_not_begun(service: Service, nursery: trio.Nursery) -> None:
+    peer = await opened(service, nursery)
+    request, room = put(peer, "q/1"), Room()
+    service.volume.admit = room.admit
+    room.crowded = True
+    assert (await peer.refused(request)).code == JournalCode.UNAVAILABLE
+    assert service.volume.runs == 0
+    room.crowded = False
+    assert isinstance(await peer.ask(request), m.Status)
+    assert room.admitted == {INSTANCE: b""}, "without tokens all are of one owner"
 
 
 async def test_requests_that_come_together_are_answered_in_order(service: Service, nursery: trio.Nursery) -> None:

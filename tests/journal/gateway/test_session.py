@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from journal.gateway.requests import RIGHTS
 from journal.volume import PathClaim
 from sos_client.serving.access import Right, append_token, new_token
 from sos_client.wire.frames import frame_header
-from tests.journal.gateway.conftest import HELLO, OPEN, Peer, Service
+from tests.journal.gateway.conftest import HELLO, INSTANCE, OPEN, Peer, Room, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -503,3 +504,35 @@ async def test_claims_are_audited(service: Service) -> None:
     peer = await service.opened()
     await peer.ask(m.Claim(path="q", stamp=peer.stamp(PathClaim(application="app-7", start_time=1))))
     assert any('"event": "claim"' in line and "app-7" in line for line in service.lines)
+
+
+async def test_the_volume_knows_whose_changes_are(nursery: trio.Nursery, tmp_path: Path) -> None:
+    """What is kept of them is counted by tokens, which nobody can invent; what finds no room is not begun."""
+    token = _token(tmp_path / "tokens", *Right)
+    service = Service(nursery, tmp_path / "tokens")
+    peer = service.connect()
+    await peer.ask(m.Hello(version=1, token=token, client="test", instance=INSTANCE), OPEN)
+    assert await peer.receive() == m.Opened(epoch=1, volume="payments")
+    room = Room()
+    service.volume.admit = room.admit
+    whose = {INSTANCE: hashlib.sha256(token).digest()}
+    for number, ask in enumerate(("mkdirs", "put", "stream")):
+        requests: dict[str, m.Request] = {
+            "mkdirs": m.Mkdirs(path="d", stamp=peer.stamp()),
+            "put": m.Put(path="f", overwrite=False, stamp=peer.stamp(), payload=b"x"),
+            "stream": m.WriteOpen(path="g", overwrite=False, stamp=peer.stamp()),
+        }
+        request = requests[ask]
+        room.crowded = True
+        refusal = await peer.refused(request)
+        assert refusal.code == JournalCode.UNAVAILABLE
+        if ask == "stream":
+            await peer.send(m.WriteCommit(size=0))
+        assert service.volume.runs == number
+        room.crowded = False
+        room.admitted.clear()
+        again = (request, m.WriteCommit(size=0)) if ask == "stream" else (request,)
+        assert isinstance(await peer.ask(*again), m.Done | m.Status)
+        assert room.admitted == whose
+    room.crowded = True
+    assert isinstance(await peer.ask(m.Stat(path="f", epoch_seen=0)), m.Status)
