@@ -9,26 +9,22 @@ resets them at once.
 
 from __future__ import annotations
 
-import contextlib
-import operator
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from tests.fakes.simulated_connection import Connection, Link, SimulatedStream
+
 if TYPE_CHECKING:
     import random
 
-BUFFER_BYTES: Final = 64 * 1024
-"""One direction's bytes on the way, then the sender waits. Small, so that back-pressure is exercised."""
 CONNECT_SECONDS: Final = 3.0
 """How long a host that does not answer keeps a caller."""
 
 Observer = Callable[[str, str], None]
-Link = tuple[str, str]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,201 +38,6 @@ class NetworkFaults:
     """How often a send breaks its connection: for both ends, for one of them, or only for the answers."""
     ghost_rate: float = 0.0
     """How often a connect reaches the server although the caller is told that it failed."""
-
-
-class _Direction:
-    """Bytes on the way from one end of a connection to the other."""
-
-    def __init__(self, network: SimulatedNetwork, link: Link) -> None:
-        self.network = network
-        self.link = link
-        self.chunks: deque[tuple[float, bytes]] = deque()
-        self.size = 0
-        self.ended = False
-        self.broken_at = inf
-        """When the receiver learns that the connection is gone. inf: not at all."""
-        self.lost = False
-        """Bytes sent from now on go nowhere (the other host has lost power, or the connection)."""
-        self.resets = False
-        """The receiver has closed its end and its kernel is alive: who sends anything more gets a reset."""
-        self.changed = trio.Event()
-
-    def notify(self) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
-
-    @property
-    def room(self) -> int:
-        return BUFFER_BYTES - self.size
-
-    def put(self, data: bytes) -> None:
-        if not self.lost:
-            arrival = trio.current_time() + self.network.draw_delay()
-            if self.chunks:
-                arrival = max(arrival, self.chunks[-1][0])
-            self.chunks.append((arrival, data))
-        self.size += len(data)
-        self.notify()
-
-    def take(self, max_bytes: int) -> bytes | None:
-        """What has arrived (b"" at the end), or None. Raises once the connection is known to be gone."""
-        now = trio.current_time()
-        if self.broken_at <= now:
-            raise trio.BrokenResourceError("connection reset")
-        if not self.network.is_up(self.link):
-            return None
-        if not self.chunks:
-            return b"" if self.ended else None
-        arrival, data = self.chunks[0]
-        if arrival > now:
-            return None
-        count = self.network.draw_piece(min(max_bytes, len(data)))
-        if count == len(data):
-            self.chunks.popleft()
-        else:
-            self.chunks[0] = (arrival, data[count:])
-        self.size -= count
-        self.notify()
-        return data[:count]
-
-    def next_change_at(self) -> float:
-        if self.chunks and self.network.is_up(self.link):
-            return min(self.chunks[0][0], self.broken_at)
-        return self.broken_at
-
-    async def wait_change(self) -> None:
-        with trio.move_on_at(self.next_change_at()):
-            await self.changed.wait()
-
-
-class SimulatedStream(trio.abc.Stream):
-    """One end of a connection."""
-
-    def __init__(self, outgoing: _Direction, incoming: _Direction, connection: Connection) -> None:
-        self._outgoing = outgoing
-        self._incoming = incoming
-        self._busy: set[str] = set()
-        self.connection = connection
-        self.closed = False
-        self.bytes_moved = 0
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        with self._only_one("send"):
-            await trio.lowlevel.checkpoint()
-            await self._awake()
-            self._check()
-            with memoryview(data) as view:
-                position = 0
-                while position < len(view):
-                    await self._wait_room()
-                    self.connection.network.maybe_cut(self.connection)
-                    self._check()
-                    piece = bytes(view[position : position + self._outgoing.room])
-                    self._outgoing.put(piece)
-                    if self._outgoing.resets:
-                        self.connection.reset(self)
-                    self.bytes_moved += len(piece)
-                    position += len(piece)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        with self._only_one("send"):
-            await trio.lowlevel.checkpoint()
-            await self._wait_room()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        if max_bytes is not None and operator.index(max_bytes) < 1:
-            raise ValueError("max_bytes must be at least 1")
-        with self._only_one("receive"):
-            await trio.lowlevel.checkpoint()
-            while not self.closed:
-                await self._awake()
-                data = self._incoming.take(max_bytes or BUFFER_BYTES)
-                if data is not None:
-                    self.bytes_moved += len(data)
-                    return data
-                await self._incoming.wait_change()
-        raise trio.ClosedResourceError
-
-    async def aclose(self) -> None:
-        self.close()
-        await trio.lowlevel.checkpoint()
-
-    def close(self) -> None:
-        """Close this end; the other one reads what is under way, then the end of the stream."""
-        if not self.closed:
-            self.closed = True
-            self._outgoing.ended = True
-            self._incoming.lost = self._incoming.resets = True
-            self._outgoing.notify()
-            self._incoming.notify()
-            if self._incoming.chunks:
-                self.connection.reset(self.connection.peer_of(self))
-            self.connection.network.forget_if_closed(self.connection)
-
-    @property
-    def incoming(self) -> _Direction:
-        return self._incoming
-
-    async def _awake(self) -> None:
-        await self.connection.network.awake(self.connection.host_of(self))
-
-    def _check(self) -> None:
-        if self.closed:
-            raise trio.ClosedResourceError
-        if self._incoming.broken_at <= trio.current_time():
-            raise trio.BrokenResourceError("connection reset")
-
-    async def _wait_room(self) -> None:
-        self._check()
-        while self._outgoing.room <= 0:
-            with trio.move_on_at(self._incoming.broken_at):
-                await self._outgoing.changed.wait()
-            self._check()
-
-    @contextlib.contextmanager
-    def _only_one(self, what: str) -> Iterator[None]:
-        if what in self._busy:
-            raise trio.BusyResourceError(f"another task is in {what}")
-        self._busy.add(what)
-        try:
-            yield
-        finally:
-            self._busy.discard(what)
-
-
-class Connection:
-    """Both directions and both ends of one connection."""
-
-    def __init__(self, network: SimulatedNetwork, client_host: str, server_host: str) -> None:
-        self.network = network
-        self.hosts = (client_host, server_host)
-        there = _Direction(network, (client_host, server_host))
-        back = _Direction(network, (server_host, client_host))
-        self.client = SimulatedStream(there, back, self)
-        self.server = SimulatedStream(back, there, self)
-
-    def host_of(self, end: SimulatedStream) -> str:
-        return self.hosts[0] if end is self.client else self.hosts[1]
-
-    def end_at(self, host: str) -> SimulatedStream:
-        return self.client if host == self.hosts[0] else self.server
-
-    def peer_of(self, end: SimulatedStream) -> SimulatedStream:
-        return self.server if end is self.client else self.client
-
-    def reset(self, end: SimulatedStream) -> None:
-        """Tell this end, as fast as the network is, that nobody will read what it sends."""
-        self.break_end(end, seconds=self.network.draw_delay(), keep_arrived=True)
-
-    def break_end(self, end: SimulatedStream, *, seconds: float = 0.0, keep_arrived: bool = False) -> None:
-        """From `seconds` on this end gets errors. What is under way to it is lost, or, if asked, delivered before."""
-        direction = end.incoming
-        if not keep_arrived:
-            direction.chunks.clear()
-        direction.lost = True
-        direction.broken_at = min(direction.broken_at, trio.current_time() + seconds)
-        direction.notify()
-        self.peer_of(end).incoming.notify()
 
 
 class SimulatedListener(trio.abc.Listener[SimulatedStream]):
@@ -308,7 +109,7 @@ class SimulatedNetwork:
             raise ConnectionRefusedError(f"nobody listens on {address}")
         connection = Connection(self, source, host)
         self.connections.append(connection)
-        self._note("connect", f"{source} {address}")
+        self.note("connect", f"{source} {address}")
         listener.offer(connection.server)
         if self.rng.random() < self.faults.ghost_rate:
             connection.client.incoming.lost = True
@@ -320,7 +121,7 @@ class SimulatedNetwork:
 
     def partition(self, source: str, target: str) -> None:
         """Hold whatever `source` sends to `target`. For both ways call twice."""
-        self._note("partition", f"{source} {target}")
+        self.note("partition", f"{source} {target}")
         self._down.add((source, target))
 
     def fall_asleep(self, host: str) -> None:
@@ -329,14 +130,17 @@ class SimulatedNetwork:
         Its kernel goes on: it accepts connections, and holds what arrives. Whatever the process does next on the
         network waits, deadlines included.
         """
-        self._note("sleep", host)
+        self.note("sleep", host)
         self._asleep.setdefault(host, trio.Event())
 
     def wake_up(self, host: str) -> None:
         """It goes on where it stood."""
         if host in self._asleep:
-            self._note("wake", host)
+            self.note("wake", host)
             self._asleep.pop(host).set()
+
+    def is_asleep(self, host: str) -> bool:
+        return host in self._asleep
 
     async def awake(self, host: str) -> None:
         """Return when the host is awake. Cannot be cancelled before: a process that does not run notices nothing."""
@@ -353,7 +157,7 @@ class SimulatedNetwork:
 
     def cut(self, connection: Connection) -> None:
         """Break a connection: both ends hear of it, or only one; what was under way arrives, or not."""
-        self._note("cut", " ".join(connection.hosts))
+        self.note("cut", " ".join(connection.hosts))
         ends = [connection.client, connection.server]
         if self.rng.random() < 0.3:
             silent = ends.pop(self.rng.randrange(2))
@@ -364,7 +168,7 @@ class SimulatedNetwork:
 
     def lose_replies(self, connection: Connection) -> None:
         """The server does what it was asked, and the client never hears of it."""
-        self._note("lose replies", " ".join(connection.hosts))
+        self.note("lose replies", " ".join(connection.hosts))
         connection.break_end(connection.client, seconds=self.rng.uniform(0.001, 0.1))
 
     def maybe_cut(self, connection: Connection) -> None:
@@ -415,6 +219,6 @@ class SimulatedNetwork:
     def _forget(self, connection: Connection) -> None:
         self.connections = [entry for entry in self.connections if entry is not connection]
 
-    def _note(self, what: str, about: str) -> None:
+    def note(self, what: str, about: str) -> None:
         if self.observe is not None:
             self.observe(what, about)

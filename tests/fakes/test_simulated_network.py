@@ -9,11 +9,13 @@ import pytest
 import trio
 from trio.testing import check_two_way_stream
 
-from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork, SimulatedStream
+from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork
 from tests.fakes.virtual_time import in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.fakes.simulated_connection import SimulatedStream
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ import trio
 from trio._core import _run as trio_run  # the scheduler's switch and its random source are nowhere else
 from trio.testing import MockClock
 
+from tests.fakes import simulated_sockets
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
@@ -54,6 +56,7 @@ def _everything_seeded(seed: int) -> Iterator[None]:
         (secrets, "token_bytes", lambda count=32: entropy.randbytes(count)),
         (time, "time", lambda: WALL_CLOCK_START),
         (trio.to_thread, "run_sync", _run_here),
+        *simulated_sockets.REPLACED,
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
     collecting = gc.isenabled()

@@ -70,7 +70,7 @@ class Driver:
 
     def _opened(self) -> AbstractAsyncContextManager[RemoteVolume]:
         settings = ClientSettings(seconds=CLIENT_SECONDS, retry=POLICY, chance=self.chance)
-        dial = partial(self.world.network.dial, source=self.name)
+        dial = partial(self.world.dial, source=self.name)
         return open_volume(self.addresses, VOLUME, client_name=self.name, dial=dial, settings=settings)
 
     async def _do_something(self, volume: RemoteVolume) -> None:

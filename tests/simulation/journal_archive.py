@@ -52,7 +52,7 @@ class Archive:
     async def opened(self) -> AsyncIterator[RemoteVolume]:
         """A client of the services, with the first moment of all pinned."""
         settings = ClientSettings(seconds=CLIENT_SECONDS, retry=POLICY, chance=self.chance)
-        dial = partial(self.world.network.dial, source=HOST)
+        dial = partial(self.world.dial, source=HOST)
         async with open_volume(self.services, VOLUME, client_name=HOST, dial=dial, settings=settings) as volume:
             await volume.pin(HOST, lsn=0, seconds=PIN_SECONDS, operation=volume.new_operation())
             self.pinned = 0
@@ -101,7 +101,7 @@ async def open_copies(
     world: World, hosts: Iterable[str], source: str, chance: random.Random
 ) -> AsyncIterator[list[Copy]]:
     """The copies on those servers that answer."""
-    dial = partial(world.network.dial, source=source)
+    dial = partial(world.dial, source=source)
     async with background() as nursery:
         copies: list[Copy] = []
         for name in hosts:

@@ -6,30 +6,28 @@ import random
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.errors import JournalError
 from journal.gateway.conversation import Surroundings as GatewaySurroundings
 from journal.gateway.gateway import Gateway
 from journal.gateway.keeper import VolumeKeeper, VolumeKeepers
 from journal.gateway.metrics import GatewayMetrics
 from journal.gateway.owner_board import ServerBoard
 from journal.gateway.sign_of_life import is_alive
-from journal.journal import Journal, open_journal
+from journal.journal import open_journal
 from journal.settings import JournalSettings, Surroundings
 from sos_client.attempts import Deadlines
 from sos_client.serving.access import Access
 from sos_client.serving.event_log import EventLog
-from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from journal.volume import Answer, FileStatus
+    from journal.journal import Journal
+    from tests.fakes.simulated_connection import SimulatedStream
     from tests.fakes.simulated_disk import SimulatedDisk
-    from tests.fakes.simulated_network import SimulatedStream
     from tests.simulation.process import SimulatedHost
     from tests.simulation.world import World
 
@@ -61,36 +59,6 @@ def journal_settings(*, retention_seconds: int = 0, retention_bytes: int = 0) ->
     )
 
 
-class LanedVolume:
-    """The journal as the gateway has it; half of the small files go through callbacks, as on a plain socket's lane."""
-
-    def __init__(self, journal: Journal, chance: random.Random) -> None:
-        self._journal = journal
-        self._chance = chance
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)
-
-    async def put(self, path: str, payload: bytes, **named: Any) -> FileStatus:
-        if self._chance.random() < 0.5:
-            return await self._journal.put(path, payload, **named)
-        answers: list[Answer] = []
-        answered = trio.Event()
-
-        def take(answer: Answer) -> None:
-            answers.append(answer)
-            answered.set()
-
-        data = bytes(payload)
-        named = {"claim": None, "modified_ms": None, **named}
-        if not self._journal.put_soon(path, data, payload_crc=crc32c(data), answered=take, **named):
-            return await self._journal.put(path, payload, **named)
-        await answered.wait()
-        if isinstance(answers[0], JournalError):
-            raise answers[0]
-        return cast("FileStatus", answers[0])
-
-
 def address_of(name: str) -> str:
     """Where a simulated server listens."""
     return f"{name}:7400"
@@ -99,7 +67,7 @@ def address_of(name: str) -> str:
 def surroundings(world: World, source: str, chance: random.Random) -> Surroundings:
     """What a writer on host `source` has around it."""
     return Surroundings(
-        dial=partial(world.network.dial, source=source),
+        dial=partial(world.dial, source=source),
         chance=chance,
         wall_clock=world.wall_clock,
         deadlines=DEADLINES,
@@ -120,9 +88,9 @@ async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDi
             )
             async with opening as journal:
                 world.note("took over", f"{host.name} epoch {journal.epoch} at {journal.acknowledged_lsn}")
-                yield cast("Journal", LanedVolume(journal, chance))
+                yield journal
 
-    dial = partial(world.network.dial, source=host.name)
+    dial = partial(world.dial, source=host.name)
     address = f"{host.name}:{SERVICE_PORT}"
     board = ServerBoard(servers=plan.servers, address=address, log=log, dial=dial)
     answers, standby = partial(is_alive, dial=dial), plan.standby == host.name
@@ -141,10 +109,7 @@ async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDi
     async with trio.open_nursery() as nursery:
 
         async def talk(stream: SimulatedStream) -> None:
-            try:
-                await gateway.talk(stream, peer=stream.connection.hosts[0])
-            finally:
-                stream.close()
+            await world.serve(stream, partial(gateway.talk, peer=stream.connection.hosts[0]))
 
         async def accept() -> None:
             while not listener.closed:

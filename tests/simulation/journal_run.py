@@ -23,7 +23,7 @@ from tests.simulation.journal_scenario import Scenario, draw_scenario
 from tests.simulation.journal_stage import JournalStage
 from tests.simulation.planting import replaced
 from tests.simulation.report import RunReport, report_on
-from tests.simulation.world import World
+from tests.simulation.world import PLAIN_RATE, World
 
 DRIVERS: Final = 3
 WRITE_SECONDS_MAX: Final = 60.0
@@ -35,7 +35,7 @@ small_window: Final = replaced(operation_window, "KEPT_BYTES_MAX", ANSWERS_FEW *
 
 def simulate_journal(seed: int, *, keep_trace: bool = False) -> RunReport:
     """Run one seed to its end, or to the first broken promise."""
-    world = World(seed, keep_trace=keep_trace)
+    world = World(seed, plain_rate=PLAIN_RATE, keep_trace=keep_trace)
     scenario = draw_scenario(seed, world.chance("scenario"))
     profile = scenario.profile
     world.network.faults = NetworkFaults(cut_rate=profile.cut_rate, ghost_rate=profile.ghost_rate, slow_rate=0.005)

@@ -93,7 +93,7 @@ class Actor:
         async with open_client(
             self.address,
             client_name=self.name,
-            dial=partial(self.world.network.dial, source=self.name),
+            dial=partial(self.world.dial, source=self.name),
             deadlines=DEADLINES,
             chance=self.chance,
         ) as client:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.serving.event_log import EventLog
+from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire.errors import DamagedError
 from sos_server.log_files import FILE_RESERVE_BYTES
 from sos_server.object_store import ObjectStore
@@ -15,13 +16,12 @@ from sos_server.service import Service
 from sos_server.store_settings import StoreSettings
 
 if TYPE_CHECKING:
+    from tests.fakes.simulated_connection import SimulatedStream
     from tests.fakes.simulated_disk import SimulatedDisk
-    from tests.fakes.simulated_network import SimulatedStream
     from tests.simulation.process import SimulatedHost
 
 PAYLOAD_BYTES_MAX: Final = 16 << 10
 BATCH_BYTES_MAX: Final = 16 << 10
-ROUND_SECONDS_MAX: Final = 0.01
 
 
 def store_settings() -> StoreSettings:
@@ -58,26 +58,19 @@ async def serve(host: SimulatedHost, disk: SimulatedDisk) -> None:
         nursery.start_soon(service.run)
         listener = world.network.listen(f"{host.name}:7400")
 
-        async def converse(stream: SimulatedStream) -> None:
-            try:
-                await service.converse(stream, peer=stream.connection.hosts[0])
-            finally:
-                stream.close()
+        async def converse(accepted: SimulatedStream) -> None:
+            async def talk(stream: trio.abc.Stream) -> None:
+                transport = stream if isinstance(stream, PlainStream) else None
+                await service.converse(stream, peer=accepted.connection.hosts[0], transport=transport)
+
+            await world.serve(accepted, talk)
 
         async def accept() -> None:
             with contextlib.suppress(trio.ClosedResourceError):
                 while True:
                     nursery.start_soon(converse, await listener.accept())
 
-        async def end_rounds() -> None:
-            """As the poller does after it has served some sockets."""
-            while True:
-                await trio.sleep(host.chance.uniform(0, ROUND_SECONDS_MAX))
-                store.begin_round()
-                store.end_round()
-
         nursery.start_soon(accept)
-        nursery.start_soon(end_rounds)
         world.note("serving", host.name)
         await host.stop_wanted.wait()
         listener.close()

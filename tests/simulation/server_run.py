@@ -29,7 +29,7 @@ from tests.simulation.server_actors import (
 from tests.simulation.server_model import ServerModel
 from tests.simulation.server_process import serve
 from tests.simulation.server_rot import Flip, flip_in_an_object, flip_in_the_log
-from tests.simulation.world import World, until
+from tests.simulation.world import PLAIN_RATE, World, until
 
 if TYPE_CHECKING:
     from sos_client.client import SosClient
@@ -95,6 +95,7 @@ def simulate_server(seed: int, *, keep_trace: bool = False) -> RunReport:
     world = World(
         seed,
         network_faults=NetworkFaults(cut_rate=profile.cut_rate, ghost_rate=profile.ghost_rate),
+        plain_rate=PLAIN_RATE,
         keep_trace=keep_trace,
     )
     return report_on(world, profile.name, _ServerRun(world, profile).run)

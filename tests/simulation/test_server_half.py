@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 HAPPENED = (
     *("power cut", "kill", "stopped", "sync failed", "write failed", "cut", "lose replies", "partition", "connect"),
     *("appends ended", "followed pieces", "objects audited", "refused FENCED", "refused NO_SPACE", "refused IO_ERROR"),
+    *("plain socket", "short send"),
 )
 """A simulation in which these never happen shows nothing."""
 SECONDS_MAX = 240.0

@@ -5,15 +5,22 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
+from sos_client.serving.plain_stream import PlainStream
 from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork
+from tests.fakes.simulated_sockets import plain_stream
 from tests.simulation.determinism import WALL_CLOCK_START
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from tests.fakes.simulated_connection import SimulatedStream
+
+PLAIN_RATE: Final = 0.7
+"""How many ends of connections are plain sockets, which poller and callbacks serve."""
 
 
 class ViolationError(AssertionError):
@@ -23,8 +30,18 @@ class ViolationError(AssertionError):
 class World:
     """One run. Sources of randomness are split by purpose, so that a new draw in one part leaves the others alone."""
 
-    def __init__(self, seed: int, *, network_faults: NetworkFaults | None = None, keep_trace: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        network_faults: NetworkFaults | None = None,
+        plain_rate: float = 0.0,
+        keep_trace: bool = False,
+    ) -> None:
+        """`plain_rate`: how many ends of connections are plain sockets; the others are what TLS would be to them."""
         self.seed = seed
+        self._plain_rate = plain_rate
+        self._carriers = self.chance("carriers")
         self.network = SimulatedNetwork(self.chance("network"), faults=network_faults, observe=self.note)
         self.counts: Counter[str] = Counter()
         self.trace: list[str] | None = [] if keep_trace else None
@@ -37,6 +54,27 @@ class World:
 
     def wall_clock(self) -> float:
         return WALL_CLOCK_START + trio.current_time() + self.clock_skew_seconds
+
+    async def dial(self, address: str, *, source: str) -> trio.abc.Stream:
+        """As `SimulatedNetwork.dial`."""
+        return self.carried(await self.network.dial(address, source=source))
+
+    async def serve(self, stream: SimulatedStream, converse: Callable[[trio.abc.Stream], Awaitable[None]]) -> None:
+        """Talk on an accepted connection and close it, as a listener does."""
+        carried = self.carried(stream)
+        try:
+            await converse(carried)
+            if isinstance(carried, PlainStream):
+                await carried.finish()
+        finally:
+            await trio.aclose_forcefully(carried)
+
+    def carried(self, stream: SimulatedStream) -> trio.abc.Stream:
+        """One end of a new connection as its process has it: a plain stream over a socket, or any other."""
+        if self._carriers.random() >= self._plain_rate:
+            return stream
+        self.counts["plain socket"] += 1
+        return plain_stream(stream)
 
     def note(self, event: str, about: str) -> None:
         """Add to the trace. Everything that happens outside of a process's memory should come by here."""
