@@ -17,6 +17,7 @@ from journal.record import Epoch
 from journal.segment import SegmentHeader
 from journal.settings import JournalSettings, Surroundings
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
+from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -57,7 +58,7 @@ async def create_volume(
             volume_id=surroundings.chance.randbytes(16),
             membership=Membership(configuration=configuration),
             epoch=Epoch(epoch),
-            holder=holder,
+            holder=shown_holder(holder),
             granted=frozenset(configuration.members),
             base=None,
             retention_seconds=settings.retention_seconds,

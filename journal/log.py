@@ -45,6 +45,7 @@ class Log:
         wall_ms: Callable[[], int],
     ) -> None:
         self.segment = end.segment
+        self.holder = end.holder
         self.links = list(end.links)
         self.end: Lsn = end.lsn
         self.chain = end.chain
@@ -62,10 +63,6 @@ class Log:
     @property
     def epoch(self) -> int:
         return self.segment.epoch
-
-    @property
-    def holder(self) -> bytes:
-        return self.segment.holder
 
     @property
     def segment_bytes(self) -> int:

@@ -56,6 +56,7 @@ from journal.takeover_messages import (
 from journal.takeover_words import given_up, meaning_of, refusal_of
 from journal.timekeeping import Timekeeper
 from sos_client.wire.errors import RefusedError, SosError
+from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,9 +79,13 @@ ACCEPTED_LOSS_MAX: Final = 1000  # characters of the header's sentence about it
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """Where a takeover has left the log: the header just written, and what lies before it."""
+    """Where a takeover has left the log: the header just written, and what lies before it.
+
+    `holder` is what members were claimed with, a secret; the header shows a digest of it.
+    """
 
     segment: SegmentHeader
+    holder: bytes
     links: tuple[Link, ...]  # oldest first; the last one is the segment's
     lsn: Lsn
     chain: Chain
@@ -117,9 +122,11 @@ async def take_over(
     attempt = 0
     while True:
         attempt += 1
-        driver = _Driver(links, local, surroundings, claimed)
         holder = surroundings.chance.randbytes(16)
-        state = await driver.run(Takeover(holder=holder, known=known, change=change, accept_loss=accept_loss))
+        driver = _Driver(links, local, surroundings, holder, claimed)
+        state = await driver.run(
+            Takeover(holder=shown_holder(holder), known=known, change=change, accept_loss=accept_loss)
+        )
         if state.phase is Phase.SERVING:
             return await driver.opened()
         assert state.refusal is not None
@@ -137,6 +144,7 @@ class _Driver:
         links: MemberLinks,
         local: LocalLog,
         surroundings: Surroundings,
+        holder: bytes,
         claimed: Callable[[int, bytes], None],
     ) -> None:
         self._claimed = claimed
@@ -149,7 +157,7 @@ class _Driver:
         self._image: Image | None = None  # at the assembly's end
         self._snapshot: StandingSnapshot | None = None
         self._timekeeper = Timekeeper(0)
-        self._holder = b""
+        self._holder = holder
         self._accept_loss = False
         self._given_up = ""  # with accepted loss: which members
         self._epoch = 0
@@ -157,13 +165,13 @@ class _Driver:
 
     async def run(self, state: Takeover) -> Takeover:
         """Perform requests until the attempt has come to an end."""
-        self._holder, self._accept_loss = state.holder, state.accept_loss
+        self._accept_loss = state.accept_loss
         under_way: set[Request] = set()
         send, receive = trio.open_memory_channel[tuple[Request, Answer]](64)
         async with background() as nursery:
             while state.phase not in (Phase.SERVING, Phase.REFUSED):
                 if state.epoch and state.epoch != self._epoch:
-                    self._claimed(state.epoch, state.holder)
+                    self._claimed(state.epoch, self._holder)
                 self._epoch = state.epoch
                 if state.survivors is not None:
                     self._given_up = given_up(state)
@@ -190,7 +198,13 @@ class _Driver:
             await self._local.store(str(_segment_of(image).name), data)
             chain_links[-1] = dataclasses.replace(chain_links[-1], end=record.header.lsn)
             chain_links.append(Link(segment=str(_segment_of(image).name), start=record.header.lsn, end=None))
-        end = LogEnd(segment=_segment_of(image), links=tuple(chain_links), lsn=image.lsn, chain=image.chain)
+        end = LogEnd(
+            segment=_segment_of(image),
+            holder=self._holder,
+            links=tuple(chain_links),
+            lsn=image.lsn,
+            chain=image.chain,
+        )
         damaged = assembly.damaged - self._mended
         return Opened(
             end=end,

@@ -13,6 +13,7 @@ import trio
 
 from journal.errors import JournalCode, JournalError, SupersededError
 from journal.replication import Replica
+from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,13 +136,13 @@ class ReplicaSet:
         """Who has the volume now."""
         claim = self._journal.log.progress.newest_claim()
         epoch = 0 if claim is None else claim.epoch
-        holder = "" if claim is None else claim.holder.hex()
+        holder = "" if claim is None else shown_holder(claim.holder).hex()
         sure = self._journal.log.progress.must_stop()
         what = "has a newer owner" if sure else "seems to have a newer owner, and too few members follow this one"
         return SupersededError(
             JournalCode.NOT_OWNER,
             f"volume {self._journal.name} {what} (epoch {epoch}, holder {holder}); this one had epoch "
-            f"{self._journal.epoch}, holder {self._journal.holder.hex()}",
+            f"{self._journal.epoch}, holder {shown_holder(self._journal.holder).hex()}",
             epoch=epoch,
             holder=holder,
         )

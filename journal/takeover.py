@@ -81,7 +81,7 @@ _NOBODY: frozenset[Member] = frozenset()
 class Takeover:
     """One attempt. Immutable: `receive` returns the next state. An attempt that ended is not revived; start another."""
 
-    holder: bytes
+    holder: bytes  # as names and headers show it: what members are claimed with is a secret
     known: frozenset[Member]  # of the command line, and of every header seen so far
     change: Configuration | None = None  # the owner's wish to change the members
     accept_loss: bool = False  # an operator says: go on with whoever answers, whatever else there was

@@ -16,6 +16,7 @@ from sos_client.serving.access import Right
 from sos_client.serving.containment import changing_shared, concerns_all
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ErrorCode, RefusedError
+from sos_client.wire.holders import shown_holder
 from sos_client.wire.names import check_name
 from sos_server.appending import AppendMode
 from sos_server.contents import Claim
@@ -65,7 +66,7 @@ async def fence(session: Session, request: m.Fence) -> None:
     with _changing("FENCE"):
         claim = Claim(epoch=request.epoch, holder=request.holder)
         await namespace.fence(claim, still_allowed=partial(session.allowed, Right.FENCE))
-    _audit(session, "FENCE", namespace, epoch=request.epoch, holder=request.holder)
+    _audit(session, "FENCE", namespace, epoch=request.epoch, holder=shown_holder(request.holder))
     await session.send(m.Fenced(epoch=request.epoch))
 
 

@@ -6,7 +6,6 @@ Nothing here opens a file or a socket.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -17,7 +16,8 @@ from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire import messages as m
 from sos_client.wire.connection import Connection, Role
 from sos_client.wire.errors import REFUSALS, ErrorCode, ProtocolError, RefusedError
-from sos_client.wire.limits import IDENTITY_BYTES, PROTOCOL_VERSION, REQUEST_BYTES_MAX
+from sos_client.wire.holders import shown_holder
+from sos_client.wire.limits import PROTOCOL_VERSION, REQUEST_BYTES_MAX
 from sos_server.appending import AppendMode
 from sos_server.outgoing import Outgoing
 from sos_server.requests import ANSWERS, PeerLeftError
@@ -33,8 +33,6 @@ FAREWELL_SECONDS_MAX: Final = 2.0
 """How long the last ERROR of a connection may take to go out."""
 REVOKED_SECONDS_MAX: Final = 2.0
 """How long the piece that is being sent to somebody who may not read any more may take to go out."""
-
-HOLDER_DIGEST_OF: Final = b"SOS holder "
 
 _TLS_RECORD_START: Final = b"\x16\x03"
 
@@ -267,7 +265,7 @@ class Session:
         namespace, grant = self.namespace, self.grant
         if not holder or namespace is None or (grant is not None and grant.allows(Right.FENCE, namespace.name)):
             return holder
-        return hashlib.sha256(HOLDER_DIGEST_OF + holder).digest()[:IDENTITY_BYTES]
+        return shown_holder(holder)
 
     def _told(self, refusal: RefusedError) -> RefusedError:
         holder = refusal.fields.get("holder")

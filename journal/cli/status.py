@@ -32,6 +32,7 @@ from journal.moments import Now
 from journal.promise import Verdict, judge
 from journal.surveying import lacking, survey
 from sos_client.printable import printable
+from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
     from journal.copies import Copy
@@ -154,7 +155,7 @@ async def _member(reader: VolumeReader, copy: Copy) -> MemberStatus:
         identity=identity.hex(),
         incarnation=info.incarnation.hex(),
         epoch=info.epoch,
-        holder=info.holder.hex(),
+        holder=(told if (told := info.holder) == reader.header.holder else shown_holder(told)).hex(),
     )
 
 

@@ -13,6 +13,7 @@ from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire import messages as m
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode
+from sos_client.wire.holders import shown_holder
 from sos_server.config import LimitsSection
 from tests.fakes.memory_store import ROOM_BYTES
 from tests.fakes.scripted_client import append, data
@@ -117,8 +118,8 @@ async def test_a_fence_evicts_and_the_evicted_goes_on_otherwise(carrier: str) ->
         assert (await old.refused(append("log", 3, epoch=1, holder=HOLDER))).code is ErrorCode.FENCED
         audited = [json.loads(line) for line in here.log_lines if '"audit"' in line]
         assert [(line["event"], line["epoch"], line["holder"]) for line in audited] == [
-            ("FENCE", 1, HOLDER.hex()),
-            ("FENCE", 2, OTHER.hex()),
+            ("FENCE", 1, shown_holder(HOLDER).hex()),
+            ("FENCE", 2, shown_holder(OTHER).hex()),
         ]
 
 
