@@ -38,8 +38,8 @@ _LOG: Final = logging.getLogger("journal.housekeeping")
 _WAITING_MAX: Final = 2  # rolls whose images wait: each is a copy of the tree, and a later one makes up for an earlier
 _LOOK_SECONDS: Final = 10.0  # how often it is seen whether a segment has become old
 _JUMPED: Final = (
-    "the wall clock jumped by %+.1f s: times of files go on as if it had not, and nothing grows old by it; set the "
-    "clock right, or, if it is right now, start the service again"
+    "the wall clock jumped by %+.1f s: times of files go on as if it had not, and come nearer to it by half of the "
+    "time that passes from now on; nothing grows old by it; set the clock right if it is wrong now"
 )
 
 
@@ -54,7 +54,7 @@ class Housekeeping:
         self._looking_back = trio.Lock()
         self._last: SnapshotObject | None = None
         self._last_lsn = 0
-        self._waiting: deque[Image] = deque(maxlen=_WAITING_MAX)
+        self._waiting: deque[tuple[Image, int]] = deque(maxlen=_WAITING_MAX)
         self._rolled = trio.lowlevel.ParkingLot()
         most, retained = journal.settings.segment_bytes_max, self.retention.bytes
         self.segment_bytes_max = min(most, max(retained // 8, 1)) if retained else most
@@ -80,18 +80,21 @@ class Housekeeping:
         nursery.start_soon(self._run)
         nursery.start_soon(self._grow_old)
 
-    def segment_opened(self, image: Image) -> None:
-        """The acknowledged image has come to where a segment begins: a copy of it, for housekeeping alone."""
-        self._waiting.append(image)
+    def segment_opened(self, image: Image, lived_ms: int) -> None:
+        """The acknowledged image has come to where a segment begins: a copy of it, for housekeeping alone.
+
+        `lived_ms`: when that was, as its header says it: to every owner the same, and never before the truth.
+        """
+        self._waiting.append((image, lived_ms))
         self._rolled.unpark_all()
 
     async def _run(self) -> None:
         while True:
             while not self._waiting:
                 await self._rolled.park()
-            image = self._waiting.popleft()
+            image, lived_ms = self._waiting.popleft()
             try:
-                await self._deal_with(image)
+                await self._deal_with(image, lived_ms)
             except (SosError, JournalError) as error:
                 _LOG.warning("housekeeping at LSN %d is put off: %s", image.lsn, error)
 
@@ -109,12 +112,13 @@ class Housekeeping:
                 _LOG.error(_JUMPED, jump_ms / 1000)
             age_ms = log.lived_ms() - log.segment_lived_ms
             quiet = log.has_content and log.acknowledged.lsn == log.end and not log.acknowledged.stopped
-            if seconds and age_ms >= seconds * 1000 // 4 and quiet:
+            is_old = seconds and age_ms >= seconds * 1000 // 4
+            if quiet and (is_old or log.may_step):
                 self._journal.roll()
 
-    async def _deal_with(self, image: Image) -> None:
+    async def _deal_with(self, image: Image, lived_ms: int) -> None:
         if cleaner.is_snapshot_due(image.lsn, self._last, self._last_lsn):
-            await self._store_snapshot(image)
+            await self._store_snapshot(image, lived_ms)
         if not self.retention.is_limited:
             return
         await self._look_back()
@@ -198,7 +202,7 @@ class Housekeeping:
 
     # ---- index snapshots
 
-    async def _store_snapshot(self, image: Image) -> None:
+    async def _store_snapshot(self, image: Image, lived_ms: int) -> None:
         """Write the image beside the segments, here and on every member that answers."""
         name = str(name_of_snapshot(image, epoch=self._journal.log.segment.epoch))
         data = await beside(image.item_count, lambda: encode_snapshot(image))
@@ -209,7 +213,7 @@ class Housekeeping:
         if self._journal.log.progress.is_durable_on(holding):
             self._journal.log.progress.keep(snapshot, holding)
             self._boundaries[image.lsn] = Boundary(
-                lsn=image.lsn, lived_ms=image.lived_ms, snapshot=snapshot, references=references_of(image)
+                lsn=image.lsn, lived_ms=lived_ms, snapshot=snapshot, references=references_of(image)
             )
 
     async def _give(self, replica: Replica, name: str, data: bytes) -> bool:

@@ -93,11 +93,6 @@ class Image:
         return Epoch(0) if self.segment is None else self.segment.epoch
 
     @property
-    def lived_ms(self) -> int:
-        """When the last record was written, as ages are counted (timekeeping.py)."""
-        return self.time_ms - (0 if self.segment is None else self.segment.paused_ms)
-
-    @property
     def item_count(self) -> int:
         """Files and answers: what work on a whole image takes time for."""
         return self.tree.file_count + len(self.operations)

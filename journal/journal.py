@@ -358,6 +358,9 @@ class Journal:
         meta = encode_change(change)
         client, sequence = operation or (NO_CLIENT, 0)
         head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
+        if self.log.has_slept:
+            self.roll()
+            head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
         answer = self.pending.apply_own(header, change)  # first: a record that fits no tree must not be in the log
         self.log.add(header, head, payload)
         self._unacknowledged.append((header, change))
@@ -381,7 +384,8 @@ class Journal:
             header, change = waiting.popleft()
             if header.kind is Kind.HEADER:  # a new segment: the image where it begins is worth keeping
                 answers = self.pending.operations.copy(until_ms=self.acknowledged.time_ms)
-                self.housekeeping.segment_opened(self.acknowledged.copy(answers))
+                lived_ms = header.time_ms - cast("SegmentHeader", change).paused_ms
+                self.housekeeping.segment_opened(self.acknowledged.copy(answers), lived_ms)
             self.acknowledged.apply_own(header, change)
 
     async def wait_room(self) -> None:

@@ -86,6 +86,16 @@ class Log:
         """How long owners have lived through this volume: what ages are counted by."""
         return self._timekeeper.lived_ms(self._wall_ms(), monotonic_ms())
 
+    @property
+    def has_slept(self) -> bool:
+        """Whether the next record should be in another segment: times are late by a sleep until one begins."""
+        return self._timekeeper.has_slept
+
+    @property
+    def may_step(self) -> bool:
+        """Whether a new segment would bring times much nearer to the wall clock."""
+        return self._timekeeper.may_step
+
     def clock_jump_ms(self) -> int:
         """How far somebody has set the wall clock since the last call; 0 mostly. Records' times never go back."""
         return self._timekeeper.jump_ms(self._wall_ms(), monotonic_ms())
@@ -124,6 +134,7 @@ class Log:
 
     def open_segment(self, *, trim: int, oldest: int) -> tuple[RecordHeader, SegmentHeader]:
         """End the segment at hand, begin the next one with its header record."""
+        self._timekeeper.correct()
         base = Base(segment=str(self.segment.name), end=self.end, chain=self.chain)
         self.links[-1] = dataclasses.replace(self.links[-1], end=self.end)
         self.segment = dataclasses.replace(

@@ -56,6 +56,13 @@ def monotonic_ms() -> int:
     return int(trio.current_time() * 1000)
 
 
+def _asleep_seconds() -> float:
+    """Zero where the system does not tell: then a sleep looks like a clock that was set."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a writer takes from outside: connections, clocks, chance. The simulator brings its own."""
@@ -67,6 +74,7 @@ class Surroundings:
     deadlines: Deadlines = MEMBER_DEADLINES
     chance: random.Random = field(default_factory=random.SystemRandom)
     wall_clock: Callable[[], float] = time.time
+    asleep_clock: Callable[[], float] = _asleep_seconds
 
     def open_member(self, address: str) -> AbstractAsyncContextManager[SosClient]:
         """A client of the SOS server at this address."""
@@ -84,3 +92,7 @@ class Surroundings:
     def wall_ms(self) -> int:
         """The wall clock in milliseconds."""
         return int(self.wall_clock() * 1000)
+
+    def asleep_ms(self) -> int:
+        """How long this machine has been suspended since it started, in milliseconds."""
+        return int(self.asleep_clock() * 1000)

@@ -144,7 +144,11 @@ def wall_clock() -> float:
 
 
 def surroundings(
-    servers: Cluster, source: str = "service", *, wall_clock: Callable[[], float] = wall_clock
+    servers: Cluster,
+    source: str = "service",
+    *,
+    wall_clock: Callable[[], float] = wall_clock,
+    asleep_clock: Callable[[], float] = float,
 ) -> Surroundings:
     """What a process named `source` has around it."""
 
@@ -152,7 +156,9 @@ def surroundings(
         return await servers.dial(address.partition(":")[0], source)
 
     chance = random.Random(f"{source} {next(_PROCESSES)}")
-    return Surroundings(dial=dial, chance=chance, wall_clock=wall_clock, deadlines=MEMBER_DEADLINES)
+    return Surroundings(
+        dial=dial, chance=chance, wall_clock=wall_clock, asleep_clock=asleep_clock, deadlines=MEMBER_DEADLINES
+    )
 
 
 def addresses(servers: Cluster, names: str | None = None) -> list[str]:
@@ -179,6 +185,7 @@ async def open_on(
     settings: JournalSettings | None = None,
     accept_loss: bool = False,
     wall_clock: Callable[[], float] = wall_clock,
+    asleep_clock: Callable[[], float] = float,
 ) -> AsyncIterator[Journal]:
     """Take the volume over."""
     async with open_journal(
@@ -186,7 +193,7 @@ async def open_on(
         servers=addresses(servers, names),
         directory=disk,
         settings=settings,
-        surroundings=surroundings(servers, source, wall_clock=wall_clock),
+        surroundings=surroundings(servers, source, wall_clock=wall_clock, asleep_clock=asleep_clock),
         accept_loss=accept_loss,
     ) as journal:
         yield journal

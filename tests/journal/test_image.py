@@ -315,14 +315,10 @@ def test_a_new_epoch_forgets_open_uploads_but_a_new_segment_does_not() -> None:
 
 def test_a_pin_lasts_for_longer_by_what_nobody_has_lived_through() -> None:
     written = Written()
-    assert Image().lived_ms == 0
     written.add(Pin(name="fork", lsn=Lsn(10), expires_ms=FIRST_TIME_MS + 10**6))
-    lived_ms = written.image.lived_ms
-    assert lived_ms == written.image.time_ms
     written.history.time_ms += 10**9
     written.open_segment(epoch=2, paused_ms=10**9)
     assert written.image.pins["fork"].expires_ms == FIRST_TIME_MS + 10**6 + 10**9
-    assert 0 <= written.image.lived_ms - lived_ms < 10**6
 
 
 def test_claims_pins_and_trim_are_part_of_the_image() -> None:

@@ -11,7 +11,7 @@ import trio
 
 from journal.errors import JournalCode, JournalError, RefusedByVolumeError
 from journal.housekeeping import Housekeeping
-from journal.moments import AtLsn
+from journal.moments import AtLsn, AtTime
 from journal.reading import open_reader
 from journal.record import Lsn
 from journal.settings import JournalSettings
@@ -223,6 +223,73 @@ async def test_a_clock_that_jumps_makes_nothing_old(autojump_clock: MockClock) -
             reader = await open_reader(VOLUME, journal.replicas.sources())
             image = await reader.image(AtLsn(lsn=Lsn(moment)))
             assert b"".join([piece async for piece in reader.read_file(image, "first")]) == b"1"
+
+
+async def test_a_machine_that_has_slept_gives_right_times_at_once(autojump_clock: MockClock) -> None:
+    """Nobody has to start the service again; what the volume keeps by age or by a pin has not aged meanwhile."""
+    settings = JournalSettings(segment_bytes_max=64 << 10, retention_seconds=3600)
+    slept = 0.0
+
+    def clock() -> float:
+        return wall_clock() + slept
+
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings, wall_clock=clock, asleep_clock=lambda: slept) as journal:
+            await journal.put("first", b"1")
+            moment = journal.acknowledged_lsn
+            await journal.pin("fork", lsn=moment, seconds=600)
+            slept = 8 * 3600.0
+            status = await journal.put("second", b"2")
+            assert abs(status.modified_ms - 1000 * clock()) < 1000
+            await journal.pin("another", lsn=moment, seconds=60)
+            assert set(journal.pending.pins) == {"fork", "another"}
+            for number in range(60):
+                await journal.put("state", bytes(10_000) + bytes([number]), overwrite=True)
+                await trio.sleep(5)
+            assert journal.log.progress.trim == 0
+            reader = await open_reader(VOLUME, journal.replicas.sources())
+            image = await reader.image(AtTime(time_ms=int(1000 * (clock() - 3600))))
+            assert image.tree.find("first") is not None
+            assert image.tree.find("second") is None
+
+
+async def test_a_clock_that_was_set_right_is_followed_within_twice_the_difference(autojump_clock: MockClock) -> None:
+    """It was an hour behind when the service began, as of a machine whose clock is set only when it has a network."""
+    settings = JournalSettings(retention_seconds=7 * 86_400)
+    behind = 3600.0
+
+    def clock() -> float:
+        return wall_clock() - behind
+
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings, wall_clock=clock) as journal:
+            await journal.put("state", b"1")
+            behind = 0.0
+            for _ in range(2 * 60 + 10):
+                status = await journal.put("state", b"2", overwrite=True)
+                await trio.sleep(60)
+            assert abs(status.modified_ms + 60_000 - 1000 * wall_clock()) < 1000
+
+
+async def test_nothing_is_older_than_it_is_while_times_are_ahead(autojump_clock: MockClock) -> None:
+    """Times stand nearly still then, and ages are not told from them."""
+    settings = JournalSettings(segment_bytes_max=64 << 10, retention_seconds=3600)
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers, wall_clock=lambda: wall_clock() + 86_400) as journal:
+            await journal.put("state", b"from the future")
+        async with open_on(servers, settings=settings) as journal:
+            await journal.put("state", bytes(100), overwrite=True)
+            await trio.sleep(800)
+            await journal.put("young", bytes(100))
+            moment, since = journal.acknowledged_lsn, trio.current_time()
+            while trio.current_time() - since < 3500:
+                await journal.put("state", bytes(20_000), overwrite=True)
+                await trio.sleep(60)
+            reader = await open_reader(VOLUME, journal.replicas.sources())
+            assert (await reader.image(AtLsn(lsn=Lsn(moment)))).tree.find("young") is not None
 
 
 async def test_a_volume_ages_while_its_clock_waits_for_the_wall_clock(autojump_clock: MockClock) -> None:

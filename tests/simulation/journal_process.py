@@ -70,6 +70,7 @@ def surroundings(world: World, source: str, chance: random.Random) -> Surroundin
         dial=partial(world.dial, source=source),
         chance=chance,
         wall_clock=world.wall_clock,
+        asleep_clock=float,
         deadlines=DEADLINES,
     )
 
