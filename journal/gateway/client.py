@@ -17,6 +17,7 @@ from journal.errors import JournalCode, JournalError, refused
 from journal.gateway import limits
 from journal.gateway import messages as m
 from journal.gateway.answer_checks import check_epoch
+from journal.gateway.operation_ids import OperationIds
 from journal.gateway.persistence import Persistence
 from journal.gateway.remote_write import RemoteWrite
 from journal.gateway.service_link import expected
@@ -78,15 +79,14 @@ async def open_volume(
     encrypted = insecure or tls is not None or dial is not None
     check_token_stays(addresses, token=token, encrypted=encrypted)
     settings = settings or ClientSettings()
-    instance = settings.chance.randbytes(limits.INSTANCE_BYTES)
     pool = ServicePool(
         addresses=Addresses(configured=tuple(addresses), only_this_host=token is not None and not encrypted),
         volume=volume,
         dial=dial or tcp_dial(tls),
-        hello=hello(token, client_name, instance),
+        hello=hello(token, client_name, settings.chance.randbytes(limits.INSTANCE_BYTES)),
     )
     try:
-        yield RemoteVolume(pool, instance=instance, settings=settings)
+        yield RemoteVolume(pool, settings=settings)
     finally:
         await pool.aclose()
 
@@ -94,18 +94,16 @@ async def open_volume(
 class RemoteVolume:
     """Implements journal.volume.Volume; many tasks may use it at once. Errors are JournalError, as the volume's own."""
 
-    def __init__(self, pool: ServicePool, *, instance: bytes, settings: ClientSettings) -> None:
+    def __init__(self, pool: ServicePool, *, settings: ClientSettings) -> None:
         self.name = pool.volume
         self.epoch = 0  # the highest seen
+        self.operations = OperationIds(settings.chance)
         self._pool = pool
-        self._instance = instance
         self._settings = settings
-        self._sequence = 0
 
     def new_operation(self) -> OperationId:
         """An id for the next change. Use it again only to repeat exactly that change."""
-        self._sequence += 1
-        return OperationId(client=self._instance, sequence=self._sequence)
+        return self.operations.lend()
 
     async def put(
         self,
@@ -124,7 +122,7 @@ class RemoteVolume:
             stamp = self._stamp(operation, claim)
             return m.Put(path=path, overwrite=overwrite, stamp=stamp, payload=payload, modified_ms=modified_ms)
 
-        return (await self._change(request, m.Status)).status
+        return (await self._change(operation, request, m.Status)).status
 
     async def append(
         self,
@@ -143,7 +141,7 @@ class RemoteVolume:
             stamp = self._stamp(operation, claim)
             return m.Append(path=path, size=size, modified_ms=modified_ms, stamp=stamp, payload=data)
 
-        return (await self._change(request, m.Status)).status
+        return (await self._change(operation, request, m.Status)).status
 
     async def open_write(
         self,
@@ -161,7 +159,7 @@ class RemoteVolume:
             return m.WriteOpen(path=path, overwrite=overwrite, stamp=stamp, modified_ms=modified_ms)
 
         await trio.lowlevel.checkpoint()
-        return RemoteWrite(self, opening)
+        return RemoteWrite(self, operation, opening)
 
     async def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
         """As the volume's, but a file that is replaced while more than READ_BYTES of it are read gives CHANGED."""
@@ -197,7 +195,7 @@ class RemoteVolume:
         return Page(entries=answer.entries, more=answer.more)
 
     async def mkdirs(self, path: str, *, operation: OperationId, claim: PathClaim | None = None) -> None:
-        await self._change(lambda: m.Mkdirs(path=path, stamp=self._stamp(operation, claim)), m.Done)
+        await self._change(operation, lambda: m.Mkdirs(path=path, stamp=self._stamp(operation, claim)), m.Done)
 
     async def delete(
         self, path: str, *, recursive: bool, operation: OperationId, claim: PathClaim | None = None
@@ -205,7 +203,7 @@ class RemoteVolume:
         def request() -> m.Request:
             return m.Delete(path=path, recursive=recursive, stamp=self._stamp(operation, claim))
 
-        return (await self._change(request, m.Done)).applied
+        return (await self._change(operation, request, m.Done)).applied
 
     async def rename(
         self, source: str, target: str, *, overwrite: bool, operation: OperationId, claim: PathClaim | None = None
@@ -213,28 +211,28 @@ class RemoteVolume:
         def request() -> m.Request:
             return m.Rename(source=source, target=target, overwrite=overwrite, stamp=self._stamp(operation, claim))
 
-        await self._change(request, m.Done)
+        await self._change(operation, request, m.Done)
 
     async def claim(self, path: str, claim: PathClaim, *, operation: OperationId) -> None:
-        await self._change(lambda: m.Claim(path=path, stamp=self._stamp(operation, claim)), m.Done)
+        await self._change(operation, lambda: m.Claim(path=path, stamp=self._stamp(operation, claim)), m.Done)
 
     async def pin(self, name: str, *, lsn: int, seconds: int, operation: OperationId) -> None:
         def request() -> m.Request:
             return m.Pin(name=name, lsn=lsn, seconds=seconds, stamp=self._stamp(operation, None))
 
-        await self._change(request, m.Done)
+        await self._change(operation, request, m.Done)
 
     async def claims(self, *, after: str | None = None, limit: int = PAGE_ENTRIES_MAX) -> ClaimPage:
         answer = await self._ask(lambda: m.Claims(after=after, limit=limit, epoch_seen=self.epoch), m.ClaimPageAnswer)
         return ClaimPage(claims=answer.claims, more=answer.more)
 
     async def release(self, path: str, claim: PathClaim, *, operation: OperationId) -> bool:
-        done = await self._change(lambda: m.Release(path=path, stamp=self._stamp(operation, claim)), m.Done)
+        done = await self._change(operation, lambda: m.Release(path=path, stamp=self._stamp(operation, claim)), m.Done)
         return done.applied
 
     async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId) -> None:
         pairs = tuple(values.items())
-        await self._change(lambda: m.Mark(values=pairs, stamp=self._stamp(operation, None)), m.Done)
+        await self._change(operation, lambda: m.Mark(values=pairs, stamp=self._stamp(operation, None)), m.Done)
 
     async def describe(self) -> VolumeDescription:
         answer = await self._ask(lambda: m.Describe(epoch_seen=self.epoch), m.DescriptionAnswer)
@@ -246,8 +244,12 @@ class RemoteVolume:
 
     # ── asking until there is an answer ───────────────────────────────────────────────────────────────────────────
 
-    async def persist(self, attempt: Callable[[ServiceLink], Awaitable[A]], *, changes: bool) -> A:
+    async def persist_change(self, attempt: Callable[[ServiceLink], Awaitable[A]], operation: OperationId) -> A:
         """The answer of the first attempt that gets one. `attempt` may be run many times and must send the same."""
+        with self.operations.until_answered(operation):
+            return await self._persist(attempt, changes=True)
+
+    async def _persist(self, attempt: Callable[[ServiceLink], Awaitable[A]], *, changes: bool) -> A:
         persistence = Persistence(self._pool.addresses, self._settings.retry, changes=changes)
         with trio.move_on_after(self._settings.seconds):
             while True:
@@ -271,13 +273,13 @@ class RemoteVolume:
         async def attempt(link: ServiceLink) -> A:
             return expected(await link.ask(request()), kind)
 
-        return await self.persist(attempt, changes=False)
+        return await self._persist(attempt, changes=False)
 
-    async def _change(self, request: Callable[[], m.Request], kind: type[A]) -> A:
+    async def _change(self, operation: OperationId, request: Callable[[], m.Request], kind: type[A]) -> A:
         async def attempt(link: ServiceLink) -> A:
             return expected(await link.ask(request()), kind)
 
-        return await self.persist(attempt, changes=True)
+        return await self.persist_change(attempt, operation)
 
     async def _read_once(
         self, path: str, offset: int, length: int, modified_ms: int | None
@@ -290,7 +292,7 @@ class RemoteVolume:
             status, pieces = await link.ask_read(request)
             return status
 
-        return (await self.persist(attempt, changes=False)).status, pieces
+        return (await self._persist(attempt, changes=False)).status, pieces
 
     def _stamp(self, operation: OperationId, claim: PathClaim | None) -> m.Stamp:
         return m.Stamp(operation=operation, claim=claim, epoch_seen=self.epoch)

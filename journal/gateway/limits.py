@@ -29,6 +29,8 @@ MARK_VALUES_MAX: Final = 64
 
 TOKEN_BYTES: Final = 32
 INSTANCE_BYTES: Final = 16
+CLIENT_IDS_MAX: Final = 1024
+"""Ids that one client lends to its changes. A service keeps 16 answers of each: about 10 MiB of its 64."""
 NUMBER_MAX: Final = 2**63 - 1
 """Java has no unsigned 64-bit numbers, so neither has this protocol."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from journal.gateway.client import RemoteVolume
     from journal.gateway.service_link import ServiceLink
-    from journal.volume import Buffer, FileStatus
+    from journal.volume import Buffer, FileStatus, OperationId
 
 REPLAY_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -32,8 +32,9 @@ REPLAY_BYTES_MAX: Final = 16 * 1024 * 1024
 class RemoteWrite:
     """Implements journal.volume.StreamedWrite. One task at a time."""
 
-    def __init__(self, volume: RemoteVolume, opening: Callable[[], m.WriteOpen]) -> None:
+    def __init__(self, volume: RemoteVolume, operation: OperationId, opening: Callable[[], m.WriteOpen]) -> None:
         self._volume = volume
+        self._operation = operation
         self._opening = opening
         self._kept = bytearray()
         self._size = 0
@@ -56,13 +57,16 @@ class RemoteWrite:
     async def commit(self) -> FileStatus:
         self._ended = True
         if self._link is not None:
-            return await self._commit_streamed()
+            with self._volume.operations.until_answered(self._operation):
+                return await self._commit_streamed()
         if self._size <= PUT_BYTES_MAX:
-            return (await self._volume.persist(self._put, changes=True)).status
-        return (await self._volume.persist(self._send_all, changes=True)).status
+            return (await self._volume.persist_change(self._put, self._operation)).status
+        return (await self._volume.persist_change(self._send_all, self._operation)).status
 
     async def cancel(self) -> None:
         """Closing the connection is enough to cancel what was streamed."""
+        if not self._ended:
+            self._volume.operations.give_back(self._operation)
         self._ended = True
         self._kept.clear()
         await self._holding.aclose()

@@ -171,7 +171,7 @@ BUGS: Final[dict[str, Bug]] = {
     "new_id_for_each_attempt": Bug(
         what="the shim sends an operation again under another id",
         plant=_change_java(
-            "gateway/VolumeClient.java", "CLIENT, sequence, claim", "CLIENT, SEQUENCE.incrementAndGet(), claim"
+            "gateway/VolumeClient.java", "OperationStamp(operation, claim", "OperationStamp(OPERATIONS.lend(), claim"
         ),
         kinds=(Kind.SERVICE,),
         events_max=20,

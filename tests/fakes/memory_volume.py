@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from journal.errors import FieldValue, JournalCode, JournalError, SupersededError, journal_error
+from journal.errors import FieldValue, JournalCode, JournalError, journal_error
 from journal.statistics import MemberStatistics, VolumeStatistics
 from journal.volume import (
     PAGE_ENTRIES_MAX,
@@ -27,14 +27,13 @@ from journal.volume import (
     PathClaim,
     VolumeDescription,
 )
+from tests.fakes.memory_answers import MemoryAnswers, Outcome
 from tests.fakes.memory_claims import MemoryClaims
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
     from journal.volume import Buffer
-
-Outcome = FileStatus | bool | JournalError | None
 
 
 @dataclass(slots=True)
@@ -75,13 +74,16 @@ class MemoryVolume:
     held: list[Callable[[], None]] | None = None  # with a list, answers of `put_soon` wait in it until they are called
     tree: dict[str, Entry] = field(default_factory=lambda: {"": Entry(content=None, modified_ms=0)})
     claimed: MemoryClaims = field(default_factory=MemoryClaims)
-    outcomes: dict[OperationId, Outcome] = field(default_factory=dict)
+    answers: MemoryAnswers = field(default_factory=MemoryAnswers)
     marks: list[dict[str, MarkValue]] = field(default_factory=list)
     pins: dict[str, tuple[int, int]] = field(default_factory=dict)
-    oldest_kept: dict[bytes, int] = field(default_factory=dict)
     admit: Callable[[OperationId, bytes], None] = lambda *_: None  # may raise UNAVAILABLE
-    runs: int = 0  # how many changes were really run, repetitions not counted
     _last_ms: int = 0
+
+    @property
+    def runs(self) -> int:
+        """How many changes were really run, repetitions not counted."""
+        return self.answers.runs
 
     # ── what a volume offers ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,11 +152,11 @@ class MemoryVolume:
         def run() -> FileStatus:
             return self._publish(path, payload, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
 
-        outcome = self._run_once(operation, run, answers=FileStatus)
+        outcome = self.answers.once(operation, run, answers=FileStatus)
         if self.held is None:
             answered(outcome)
         else:
-            self.held.append(lambda: answered(self._run_once(operation, run, answers=FileStatus)))
+            self.held.append(lambda: answered(self.answers.once(operation, run, answers=FileStatus)))
         return True
 
     async def open_write(
@@ -313,27 +315,13 @@ class MemoryVolume:
 
     async def _once(self, operation: OperationId, run: Callable[[], Outcome], *, answers: type = NoneType) -> Outcome:
         """Run the change now and remember what came of it, or give the first answer again."""
-        outcome = self._run_once(operation, run, answers=answers)
+        outcome = self.answers.once(operation, run, answers=answers)
         await trio.lowlevel.checkpoint()
         if self.before_answer is not None:
             await self.before_answer()
         if isinstance(outcome, JournalError):
             raise outcome
         return outcome
-
-    def _run_once(self, operation: OperationId, run: Callable[[], Outcome], *, answers: type) -> Outcome:
-        if operation in self.outcomes:
-            if isinstance(outcome := self.outcomes[operation], (answers, JournalError)):
-                return outcome
-            return _no(JournalCode.BAD_REQUEST, "this operation id was used for another kind of change")
-        if operation.sequence < self.oldest_kept.get(operation.client, 0):
-            raise SupersededError(JournalCode.EXPIRED, "the operation is older than what is remembered")
-        self.runs += 1
-        try:
-            self.outcomes[operation] = run()
-        except JournalError as error:
-            self.outcomes[operation] = error
-        return self.outcomes[operation]
 
     def _publish(
         self, path: str, content: bytes, *, overwrite: bool, claim: PathClaim | None, modified_ms: int | None

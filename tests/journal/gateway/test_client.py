@@ -412,5 +412,5 @@ async def test_the_model_forgets_old_operations_as_the_journal_does(service: Ser
     network = Network(a=service)
     async with open_volume(["a"], "payments", dial=network.dial) as volume:
         operation = volume.new_operation()
-        service.volume.oldest_kept[operation.client] = operation.sequence + 1
+        service.volume.answers.oldest_kept[operation.client] = operation.sequence + 1
         assert await _code_of(volume.put("f", b"", overwrite=False, operation=operation)) is JournalCode.EXPIRED

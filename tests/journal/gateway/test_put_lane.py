@@ -204,7 +204,7 @@ async def test_an_error_instead_of_the_answer(service: Service, nursery: trio.Nu
     request = put(peer, "a")
     await peer.send(request)
     await trio.testing.wait_all_tasks_blocked(0.01)
-    service.volume.outcomes[request.stamp.operation] = journal_error(JournalCode.OUTCOME_UNKNOWN, "who knows")
+    service.volume.answers.outcomes[request.stamp.operation] = journal_error(JournalCode.OUTCOME_UNKNOWN, "who knows")
     held.pop()()
     refusal = await peer.receive()
     assert isinstance(refusal, m.Refusal)

@@ -19,6 +19,8 @@ final class Limits {
 
     static final int ERROR_FIELDS_MAX = 16;
     static final int INSTANCE_BYTES = 16;
+    /** Ids that one JVM lends to its changes: a service keeps 16 answers of each. */
+    static final int CLIENT_IDS_MAX = 1024;
     static final int TOKEN_BYTES = 32;
     /** The service says every 0.5 s that it still works on a request; after so long without a sign the connection is given up. */
     static final long SILENCE_MILLIS_MAX = 2_000;

@@ -1,9 +1,9 @@
 package io.sos.spark.gateway;
 
 /** What every change carries: which operation of which client it is, who claims to write there, the highest epoch seen. */
-record OperationStamp(byte[] client, long sequence, PathClaim claim, long epochSeen) {
+record OperationStamp(OperationId operation, PathClaim claim, long epochSeen) {
     void writeTo(MsgpackWriter out) {
-        out.array(4).bytes(client).number(sequence);
+        out.array(4).bytes(operation.client()).number(operation.sequence());
         if (claim == null) {
             out.nil();
         } else {

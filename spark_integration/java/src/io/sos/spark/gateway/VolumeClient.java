@@ -2,11 +2,9 @@ package io.sos.spark.gateway;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
-import java.security.SecureRandom;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
-import java.util.concurrent.atomic.AtomicLong;
 import javax.net.ssl.SSLSocketFactory;
 
 /**
@@ -18,8 +16,8 @@ import javax.net.ssl.SSLSocketFactory;
  * an interrupt. One instance per volume and settings in a JVM; safe for any number of threads.
  */
 public final class VolumeClient {
-    private static final byte[] CLIENT = random(Limits.INSTANCE_BYTES);
-    private static final AtomicLong SEQUENCE = new AtomicLong();
+    private static final OperationIds OPERATIONS = new OperationIds();
+    private static final byte[] INSTANCE = OPERATIONS.randomBytes();
     private static final ConcurrentMap<Key, VolumeClient> CLIENTS = new ConcurrentHashMap<>();
     /** A large file may take longer than the deadline; below this rate it is given up. */
     private static final long BYTES_PER_MILLI_MIN = 1024;
@@ -42,7 +40,7 @@ public final class VolumeClient {
         this.volume = key.volume;
         this.settings = key.settings;
         this.route = new Route(settings.addresses());
-        this.hello = new Request.Hello(settings.tokenBytes(), "spark", CLIENT);
+        this.hello = new Request.Hello(settings.tokenBytes(), "spark", INSTANCE);
     }
 
     /** The JVM's client for this volume. Opens no connection. */
@@ -190,12 +188,15 @@ public final class VolumeClient {
 
     private <T> T change(String what, String path, PathClaim claim, long deadlineMillis, Change<T> change)
             throws IOException {
-        long sequence = SEQUENCE.incrementAndGet();
+        OperationId operation = OPERATIONS.lend();
         Retries retries = new Retries(route, settings, true, what + " in volume " + volume, deadlineMillis);
         try {
-            return run(retries, connection ->
-                    change.run(connection, new OperationStamp(CLIENT, sequence, claim, epochSeen.get())));
+            T answer = run(retries, connection ->
+                    change.run(connection, new OperationStamp(operation, claim, epochSeen.get())));
+            OPERATIONS.giveBack(operation);
+            return answer;
         } catch (RefusedException refusal) {
+            OPERATIONS.giveBack(operation);
             throw refusal.code() == ServiceCode.FENCED ? FencedException.of(refusal, path, claim) : refusal;
         }
     }
@@ -285,11 +286,5 @@ public final class VolumeClient {
             reader.checkEnd();
         }
         connection.send(new Request.WriteCommit(content.size()));
-    }
-
-    private static byte[] random(int size) {
-        byte[] bytes = new byte[size];
-        new SecureRandom().nextBytes(bytes);
-        return bytes;
     }
 }

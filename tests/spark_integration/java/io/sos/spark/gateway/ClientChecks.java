@@ -20,6 +20,7 @@ import java.net.Socket;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 
@@ -85,6 +86,26 @@ public final class ClientChecks {
                 FileEntry before = new FileEntry(path, false, 4, entry.modifiedMillis());
                 RefusedException e = thrown(RefusedException.class, () -> client.append(before, new byte[1], 1, null));
                 equal(ServiceCode.CHANGED, e.code());
+            }
+        });
+        checks.check("a change whose answer is long in coming is not pushed out by the others", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient slow = client(60, proxy.address());
+                VolumeClient quick = client(60, service);
+                proxy.mode = Mode.LOSE_ANSWERS;
+                proxy.losses.set(Integer.MAX_VALUE);
+                String path = fresh();
+                FutureTask<FileEntry> change = new FutureTask<>(() -> slow.write(path, content("once"), false, null));
+                new Thread(change).start();
+                while (proxy.connections.get() < 2) { // its first answer is lost
+                    LockSupport.parkNanos(1_000_000);
+                }
+                for (int number = 0; number < 40; number++) {
+                    quick.write(fresh(), content("x"), false, null);
+                }
+                proxy.mode = Mode.PASS;
+                equal(4L, change.get().size());
+                equal("once", read(quick, path));
             }
         });
         checks.check("a large file goes on after a cut in its middle, whole", () -> {

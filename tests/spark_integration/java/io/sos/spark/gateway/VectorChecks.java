@@ -188,8 +188,7 @@ public final class VectorChecks {
         JsonNode stamp = fields.get("stamp");
         JsonNode claim = stamp.get("claim");
         return new OperationStamp(
-                bytes(stamp.get("operation").get("client")),
-                number(stamp.get("operation"), "sequence"),
+                new OperationId(bytes(stamp.get("operation").get("client")), number(stamp.get("operation"), "sequence")),
                 claim.isNull() ? null : new PathClaim(text(claim, "application"), number(claim, "start_time")),
                 number(stamp, "epoch_seen"));
     }
