@@ -179,7 +179,7 @@ class SimulatedNetwork:
         """A process or a whole host is gone: its ends are dead, its listeners closed.
 
         A killed process's kernel resets connections; after a power cut the peers hear nothing until they send to the
-        host when it is back, which `restart_host` stands for.
+        host when it is back, which `restart_host` stands for. What a partition held is gone: nobody sends it again.
         """
         self.wake_up(host)
         for listener in [entry for entry in self._listeners.values() if entry.address.partition(":")[0] == host]:
@@ -194,6 +194,8 @@ class SimulatedNetwork:
                     connection.break_end(end, seconds=self.draw_delay(), keep_arrived=self.rng.random() < 0.5)
                 else:
                     end.connection.end_at(host).incoming.lost = True
+                    if not self.is_up(end.incoming.link):
+                        end.incoming.chunks.clear()
 
     def restart_host(self, host: str) -> None:
         """The host is back and knows nothing of its old connections: their other ends get resets."""

@@ -12,19 +12,21 @@ import trio
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client import ClientSettings, open_volume
 from sos_client.retry import RetryPolicy
+from sos_client.wire.errors import ProtocolError
 from tests.simulation.journal_process import SERVICE_PORT, VOLUME
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from journal.gateway.client import RemoteVolume
+    from sos_client.wire.errors import SosError
     from tests.simulation.journal_model import History, Operation
     from tests.simulation.world import World
 
 PATHS: Final = ("f/a", "f/b", "g/a", "g/h/a", *(f"n/{number}" for number in range(6)))
 CLIENT_SECONDS: Final = 6.0
-POLICY: Final = RetryPolicy(pause_seconds_max=0.5)
 EXPECTED: Final = frozenset(
     {
         *(JournalCode.NOT_FOUND, JournalCode.ALREADY_EXISTS, JournalCode.NOT_DIRECTORY, JournalCode.IS_DIRECTORY),
@@ -33,6 +35,22 @@ EXPECTED: Final = frozenset(
     }
 )
 REPEATED_MAX: Final = 200
+ONLOOKER_SECONDS: Final = 0.1
+"""Between two looks at most."""
+
+
+def client_settings(world: World, name: str, chance: random.Random) -> ClientSettings:
+    """A client asks again after an answer that cannot be the one to its request; no service here may give one."""
+
+    def require_a_true_answer(error: SosError) -> None:
+        world.require(not isinstance(error, ProtocolError), f"{name} saw a broken protocol: {error}")
+
+    return ClientSettings(
+        seconds=CLIENT_SECONDS,
+        retry=RetryPolicy(pause_seconds_max=0.5),
+        chance=chance,
+        on_trouble=require_a_true_answer,
+    )
 
 
 class Driver:
@@ -69,7 +87,7 @@ class Driver:
         self.world.network.kill_host(self.name, power_cut=self.chance.random() < 0.5)
 
     def _opened(self) -> AbstractAsyncContextManager[RemoteVolume]:
-        settings = ClientSettings(seconds=CLIENT_SECONDS, retry=POLICY, chance=self.chance)
+        settings = client_settings(self.world, self.name, self.chance)
         dial = partial(self.world.dial, source=self.name)
         return open_volume(self.addresses, VOLUME, client_name=self.name, dial=dial, settings=settings)
 
@@ -140,6 +158,16 @@ class Driver:
         else:
             self.world.note("answered", f"{self.name} {asked.kind} {asked.path}")
             self.history.answered(asked, got)
+
+
+class Onlooker(Driver):
+    """A client that only reads, mostly what somebody is changing at this moment, while the others wait for answers."""
+
+    async def _do_something(self, volume: RemoteVolume) -> None:
+        under_way = self.history.under_way()
+        mostly = under_way if under_way and self.chance.random() < 0.9 else PATHS
+        await self._read(volume, self.chance.choice(mostly))
+        await trio.sleep(ONLOOKER_SECONDS * self.chance.random())
 
 
 async def _content(volume: RemoteVolume, path: str) -> bytes:

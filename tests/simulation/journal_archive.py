@@ -15,11 +15,11 @@ import trio
 from journal.background import background
 from journal.copies import MemberCopy
 from journal.errors import JournalCode, JournalError
-from journal.gateway.client import ClientSettings, open_volume
+from journal.gateway.client import open_volume
 from journal.reading import open_reader
 from sos_client.client import open_client
 from sos_client.wire.errors import SosError
-from tests.simulation.journal_actors import CLIENT_SECONDS, POLICY
+from tests.simulation.journal_actors import client_settings
 from tests.simulation.journal_process import DEADLINES, SERVICE_PORT, VOLUME, address_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Archive:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[RemoteVolume]:
         """A client of the services, with the first moment of all pinned."""
-        settings = ClientSettings(seconds=CLIENT_SECONDS, retry=POLICY, chance=self.chance)
+        settings = client_settings(self.world, HOST, self.chance)
         dial = partial(self.world.dial, source=HOST)
         async with open_volume(self.services, VOLUME, client_name=HOST, dial=dial, settings=settings) as volume:
             await volume.pin(HOST, lsn=0, seconds=PIN_SECONDS, operation=volume.new_operation())

@@ -92,6 +92,14 @@ async def _read_what_is_pending(
         yield await reader.extent(extent)
 
 
+async def _stat_what_is_pending(right: Right, journal: Journal, path: str) -> Any:
+    acknowledged, journal.acknowledged = journal.acknowledged, journal.pending
+    try:
+        return journal.acknowledged.tree.stat(path)
+    finally:
+        journal.acknowledged = acknowledged
+
+
 async def _image_without_operations(right: Right, *args: Any) -> Image:
     image: Image = await right(*args)
     image.operations = OperationWindow()
@@ -275,7 +283,9 @@ JOURNAL_BUGS: Final = (
     PlantedBug(
         name="what is pending is shown",
         breaks="readers see files whose records are not acknowledged",
-        plant=wrapped(content.Content, "read", _read_what_is_pending),
+        plant=together(
+            wrapped(content.Content, "read", _read_what_is_pending), wrapped(Journal, "stat", _stat_what_is_pending)
+        ),
     ),
     PlantedBug(
         name="local bytes not checked",

@@ -63,6 +63,7 @@ class History:
     """All operations of a run, in the order in which they were asked. Moments are counted, not timed."""
 
     operations: list[Operation] = field(default_factory=list)
+    _unanswered: list[Operation] = field(default_factory=list)
     _moment: int = 0
 
     def ask(
@@ -80,10 +81,16 @@ class History:
         )
         operation.asked_at = trio.current_time()
         self.operations.append(operation)
+        self._unanswered.append(operation)
         return operation
 
     def answered(self, operation: Operation, answer: object, refusal: JournalCode | None = None) -> None:
         operation.answered, operation.answer, operation.refusal = self._next(), answer, refusal
+        self._unanswered = [one for one in self._unanswered if one is not operation]
+
+    def under_way(self) -> list[str]:
+        """What changes that have not been answered yet would change."""
+        return [one.target or one.path for one in self._unanswered if one.kind != "read"]
 
     def _next(self) -> int:
         self._moment += 1

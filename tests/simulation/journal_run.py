@@ -15,7 +15,7 @@ from journal import operation_window
 from journal.birth import create_volume
 from tests.fakes.simulated_disk import DiskFaults
 from tests.fakes.simulated_network import NetworkFaults
-from tests.simulation.journal_actors import Driver
+from tests.simulation.journal_actors import Driver, Onlooker
 from tests.simulation.journal_audit import audit
 from tests.simulation.journal_faults import JournalFaults
 from tests.simulation.journal_process import VOLUME, address_of, surroundings
@@ -65,9 +65,8 @@ class _JournalRun:
                         if volume is not None:
                             working.start_soon(stage.archive.live, volume)
                         for number in range(DRIVERS):
-                            driver = Driver(self.world, stage.history, f"driver-{number}", list(stage.services))
-                            stage.drivers.append(driver)
-                            working.start_soon(driver.live)
+                            self._start(working, Driver, f"driver-{number}")
+                        self._start(working, Onlooker, "onlooker")
                         working.start_soon(self._keep_up, nursery)
                         await JournalFaults(stage, nursery).go_on()
                 self._mend()
@@ -76,6 +75,11 @@ class _JournalRun:
                 await self._stop()
             await audit(stage, nursery)
             nursery.cancel_scope.cancel()
+
+    def _start(self, working: trio.Nursery, kind: type[Driver], name: str) -> None:
+        driver = kind(self.world, self.stage.history, name, list(self.stage.services))
+        self.stage.drivers.append(driver)
+        working.start_soon(driver.live)
 
     async def _create(self) -> None:
         quiet, self.world.network.faults = self.world.network.faults, NetworkFaults(slow_rate=0.0)
