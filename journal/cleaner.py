@@ -15,7 +15,7 @@ from journal.index_snapshot import parse_snapshot_name
 from journal.segment import parse_segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from journal.index_snapshot import SnapshotObject
     from journal.recovery import Link
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 # copy lives on for one more retention, hence well below the promised factor of 2.
 RELOCATE_ABOVE: Final = 1.4
 SPARSE: Final = 0.25  # copying so little of a segment forward is cheap for the space that it frees
-# An index snapshot is written when the log has grown by so many times its size: they cost at most a fifth of the space.
+# An index snapshot is written when the log has grown by so many times its size, or so much more of it could be trimmed:
+# they cost at most a fifth of the space.
 SNAPSHOT_SPACING: Final = 4
 
 
@@ -76,9 +77,13 @@ def _is_past(boundary: Boundary, end: int, lived_ms: int, retention: Retention) 
 def trim_target(links: Sequence[Link], past: Boundary) -> int:
     """Up to where the log may be trimmed: to the first segment that the image at the horizon needs, or the horizon."""
     assert past.references is not None, "what an image refers to is read before anything rests on it"
-    wanted = past.references
-    first = next(link for link in links if link.end is None or link.end > past.lsn or link.segment in wanted)
-    return min(first.start, past.lsn)
+    return first_needed(links, past.lsn, past.references)
+
+
+def first_needed(links: Sequence[Link], lsn: int, references: Set[str]) -> int:
+    """Where the log would begin if all before `lsn` went that an image there does not refer to."""
+    first = next(link for link in links if link.end is None or link.end > lsn or link.segment in references)
+    return min(first.start, lsn)
 
 
 def to_relocate(
@@ -105,9 +110,9 @@ def _end(link: Link) -> int:
     return link.end
 
 
-def is_snapshot_due(lsn: int, last: SnapshotObject | None, last_lsn: int) -> bool:
-    """Whether the log has grown enough since the last index snapshot."""
-    return last is None or lsn - last_lsn >= SNAPSHOT_SPACING * last.size
+def is_snapshot_due(last: SnapshotObject | None, *, grown: int, freed: int) -> bool:
+    """Whether since the last index snapshot the log has grown enough, or one now lets enough more of it be trimmed."""
+    return last is None or max(grown, freed) >= SNAPSHOT_SPACING * last.size
 
 
 def superfluous(names: Iterable[str], links: Sequence[Link], snapshots: Iterable[str], *, trim: int) -> list[str]:

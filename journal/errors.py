@@ -69,6 +69,8 @@ OF_SERVERS: Final = {
     ErrorCode.QUOTA: JournalCode.NO_SPACE,
 }
 """What a server refuses until its operator does something. Its own sentence says what."""
+FULL: Final = frozenset(code for code, meaning in OF_SERVERS.items() if meaning is JournalCode.NO_SPACE)
+"""What a server says that takes nothing more, and still gives what it has."""
 
 
 class JournalError(SosError):

@@ -50,10 +50,13 @@ class Housekeeping:
         self._journal = journal
         self._proposed = 0, 0  # how far the next header may trim, and the moment whose image that rests on
         self._boundaries: dict[int, Boundary] = {}  # where images can be had from
+        self._step = 0, 0, 0  # what a segment was begun for while nothing was written
+        self._last_end = 0  # where the log ended at the last look
         self._looked_back = False
         self._looking_back = trio.Lock()
         self._last: SnapshotObject | None = None
         self._last_lsn = 0
+        self._last_first_needed = 0  # where the log could begin by the last index snapshot
         self._waiting: deque[tuple[Image, int]] = deque(maxlen=_WAITING_MAX)
         self._rolled = trio.lowlevel.ParkingLot()
         most, retained = journal.settings.segment_bytes_max, self.retention.bytes
@@ -113,11 +116,26 @@ class Housekeeping:
             age_ms = log.lived_ms() - log.segment_lived_ms
             quiet = log.has_content and log.acknowledged.lsn == log.end and not log.acknowledged.stopped
             is_old = seconds and age_ms >= seconds * 1000 // 4
-            if quiet and (is_old or log.may_step):
+            if self._may_forget() or (quiet and (is_old or log.may_step)):
                 self._journal.roll()
 
+    def _may_forget(self) -> bool:
+        """Whether a volume in which nothing has been written since the last look has a past that a segment could end.
+
+        Once for each step towards that: what does not come to its end so waits for a segment that is begun anyway.
+        """
+        log, past = self._journal.log, self._horizon(self.retention)
+        idle, self._last_end = log.end == self._last_end == log.acknowledged.lsn, log.end
+        if not idle or log.acknowledged.stopped or past is None or past.lsn <= log.segment.oldest:
+            return False
+        step, self._step = self._step, (past.lsn, *self._proposed)
+        return step != self._step
+
     async def _deal_with(self, image: Image, lived_ms: int) -> None:
-        if cleaner.is_snapshot_due(image.lsn, self._last, self._last_lsn):
+        first_needed = cleaner.first_needed(self._journal.log.links, image.lsn, references_of(image))
+        grown, freed = image.lsn - self._last_lsn, first_needed - self._last_first_needed
+        if cleaner.is_snapshot_due(self._last, grown=grown, freed=freed):
+            self._last_first_needed = first_needed
             await self._store_snapshot(image, lived_ms)
         if not self.retention.is_limited:
             return

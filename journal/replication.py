@@ -14,7 +14,7 @@ import trio
 from journal.background import background, first_of
 from journal.catching_up import Filling, verified_bytes
 from journal.copies import MemberCopy
-from journal.errors import DamagedJournalError, JournalError
+from journal.errors import FULL, DamagedJournalError, JournalError
 from journal.reading import whole_snapshot
 from journal.replica_progress import Standing
 from sos_client.retry import RetryPolicy
@@ -116,8 +116,9 @@ class Replica:
         self._on_connected()
         try:
             await self._mend_doubtful(client)
-            self._log.progress.found(self.member)
-            await self._follow(client)
+            while True:
+                self._log.progress.found(self.member)
+                await self._follow_while_there_is_room(client)
         finally:
             self.client = self.copy = None
 
@@ -146,6 +147,16 @@ class Replica:
                 await filling.anew(link, end=link.end, copies=self._sources())
                 await self.copy.list()  # which says from where it is to be read now
         self._doubtful = ()
+
+    async def _follow_while_there_is_room(self, client: SosClient) -> None:
+        """A member that is full takes nothing, but the connection stays: it is read from, and may have room soon."""
+        try:
+            await self._follow(client)
+        except RefusedError as error:
+            if error.code not in FULL:
+                raise
+            self._lost(error)
+            await trio.sleep(self._policy.pause_seconds_max)
 
     async def _follow(self, client: SosClient) -> None:
         """Fill the member until it is so near the end that memory has the rest; then stream."""

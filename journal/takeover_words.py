@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import (
+    FULL,
     DamagedJournalError,
     JournalCode,
     JournalError,
@@ -53,7 +54,7 @@ def meaning_of(member: Member, error: RefusedError) -> Answer:
         return Overtaken(member=member, epoch=epoch if isinstance(epoch, int) else 0)
     if error.code is ErrorCode.NOT_FOUND:
         return Gone(member=member)
-    if error.code in (ErrorCode.NO_SPACE, ErrorCode.QUOTA):
+    if error.code in FULL:
         return Full(member=member)
     if error.code in (ErrorCode.AUTH, ErrorCode.DENIED):
         raise journal_error(JournalCode[error.code.name], f"{member}: {error.message}")

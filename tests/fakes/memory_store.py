@@ -61,6 +61,7 @@ class MemoryAppender:
             raise self.closed_by
         assert offset == self.written
         assert crc32c(payload) == crc
+        self.stored.store.check_space()
         self.pending += payload
         self.stored.store.dirty[self] = None
         if self.stored.store.commits_at_once:
@@ -152,6 +153,7 @@ class MemoryNamespace:
         await trio.lowlevel.checkpoint()
         still_allowed()
         self._check_claim(claim)
+        self.store.check_space()
         stored = self.objects.get(object_name) or MemoryObject(self.store, object_name)
         if stored.sealed:
             raise RefusedError(ErrorCode.SEALED, **self._state(stored))
@@ -264,6 +266,11 @@ class MemoryStore:
         self.dirty: dict[MemoryAppender, None] = {}
         self.numbers = itertools.count(1)
         self.namespace_objects_max: int | None = None
+        self.full = False
+
+    def check_space(self) -> None:
+        if self.full:
+            raise RefusedError(ErrorCode.NO_SPACE, free=0)
 
     async def namespace(
         self, name: str, *, create: bool, still_allowed: Callable[[], object] = lambda: None

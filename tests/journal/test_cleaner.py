@@ -78,10 +78,11 @@ def test_copying_forward_begins_before_the_horizon_comes() -> None:
 
 
 def test_snapshots_cost_a_bounded_part_of_the_log() -> None:
-    assert is_snapshot_due(0, None, 0)
+    assert is_snapshot_due(None, grown=0, freed=0)
     last = SnapshotObject(name="last", size=100)
-    assert not is_snapshot_due(499, last, 100)
-    assert is_snapshot_due(500, last, 100)
+    assert not is_snapshot_due(last, grown=399, freed=399)
+    assert is_snapshot_due(last, grown=400, freed=0)
+    assert is_snapshot_due(last, grown=0, freed=400)
 
 
 def test_what_is_off_the_chain_goes_when_its_time_has_come() -> None:

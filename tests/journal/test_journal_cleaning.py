@@ -166,6 +166,25 @@ async def test_time_alone_lets_the_past_go(autojump_clock: MockClock) -> None:
             assert await content(journal, "state") == bytes([99]) * 1000
 
 
+async def test_what_was_deleted_last_goes_although_nothing_is_written_after_it(autojump_clock: MockClock) -> None:
+    """So that a volume can be cleared whose members are full: nobody can write much there."""
+    settings = JournalSettings(segment_bytes_max=64 << 10, retention_seconds=600)
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings) as journal:
+            await journal.put("kept", b"1")
+            for number in range(50):
+                await journal.put(f"big/{number}", bytes([number]) * 10_000)
+            assert stored_bytes(servers, "a") > 500_000
+            await journal.delete("big", recursive=True)
+            await trio.sleep(1200)
+            assert stored_bytes(servers, "a") < 100_000
+            await trio.sleep(20_000)
+            assert stored_bytes(servers, "a") < 100_000
+            assert len(journal.log.links) < 100  # of 130 that were begun
+            assert await content(journal, "kept") == b"1"
+
+
 async def test_retention_goes_on_however_often_owners_change(autojump_clock: MockClock) -> None:
     """No owner lives as long as the past is kept."""
     settings = JournalSettings(segment_bytes_max=32 << 10, retention_seconds=3600)

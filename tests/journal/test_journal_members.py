@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from journal.background import background
 from journal.errors import JournalCode, JournalError
 from journal.gateway.owner_board import GIVEN_BACK, ServerBoard
 from journal.membership_change import Wish, change_members
+from journal.settings import JournalSettings
 from sos_client.serving.event_log import EventLog, Level
 from tests.journal.cluster import (
     VOLUME,
@@ -230,3 +232,44 @@ async def test_a_server_without_a_place_for_another_object_says_so_and_is_not_ca
             servers.servers[name].store.namespace_objects_max = None
         async with open_on(servers, names="abc") as journal:
             assert await content(journal, "x") == b"1"
+
+
+async def test_a_volume_whose_members_are_full_can_be_read_all_the_while(autojump_clock: MockClock) -> None:
+    """A member that refuses appends is not one that does not answer. When there is room, what waited is made."""
+    settings = JournalSettings(segment_bytes_max=64 << 10, tail_bytes_max=64 << 10)
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings) as journal, background() as nursery:
+            for number in range(20):
+                await journal.put(f"old/{number}", bytes([number]) * 10_000)
+            for server in servers.servers.values():
+                server.store.full = True
+            nursery.start_soon(journal.put, "new", b"1")
+            for number in range(20):
+                await trio.sleep(0.3)
+                began = trio.current_time()
+                assert await content(journal, f"old/{number}") == bytes([number]) * 10_000
+                assert trio.current_time() - began < 0.1
+            assert "NO_SPACE" in journal.replicas.problems()
+            for server in servers.servers.values():
+                server.store.full = False
+            await trio.sleep(5)
+            assert await content(journal, "new") == b"1"
+            assert journal.replicas.problems() == ""
+
+
+async def test_a_member_that_is_full_and_goes_down_is_found_again(autojump_clock: MockClock) -> None:
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            servers.servers["c"].store.full = True
+            await journal.put("x", b"1")
+            await trio.sleep(5)
+            await servers.down("c")
+            await journal.put("y", b"1")
+            await trio.sleep(5)
+            servers.servers["c"].store.full = False
+            await servers.up("c")
+            await trio.sleep(5)
+            assert journal.replicas.problems() == ""
+            assert all(one.lag_bytes == 0 for one in journal.replicas.status())
