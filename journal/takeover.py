@@ -96,6 +96,7 @@ class Takeover:
     gone: frozenset[Member] = _NOBODY
     refusing: frozenset[Member] = _NOBODY  # claimed by somebody newer
     full: frozenset[Member] = _NOBODY
+    headless: frozenset[SegmentName] = frozenset()  # segments whose header some copy has damaged
     spent: frozenset[Member] = _NOBODY  # claimed with the last epoch that a header can have: no owner can claim them
     granted: frozenset[Member] = _NOBODY
     reads: frozenset[Told] = frozenset()  # what members told us after they granted: only this makes the chain
@@ -284,6 +285,7 @@ def _told(state: Takeover, told: Told) -> Takeover:
         known=state.known | members_named(told.facts),
         highest=max(state.highest, told.epoch, *(one.epoch for one in told.facts), 0),
         answered=state.answered | {told.member},
+        headless=state.headless | told.damaged,
         claims=state.claims | {(told.member, told.epoch)} if state.phase is Phase.ASKING else state.claims,
         reads=state.reads | {told} if told.member in state.granted else state.reads,
     )

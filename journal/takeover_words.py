@@ -32,6 +32,8 @@ _IN_DOUBT: Final = (
     "these servers call the newest segment damaged, so that acknowledged records may be missing at its end there; "
     "bring back the members that are away, or go on with what there is: --accept-loss"
 )
+_NOBODY_HAS_IT: Final = "sos-journal repair --accept-loss says what would be given up to go on, and asks"
+_NOTHING_LEFT: Final = "nothing is left to go on from: restore a backup into another volume"
 _SPENT: Final = (
     "somebody who may fence has claimed these with the last epoch that there is: they can be read, but never be "
     "written again. If enough others are left, replace them; else restore the volume into another one"
@@ -42,9 +44,11 @@ def given_up(state: Takeover) -> str:
     """What an operator went on without, for the log."""
     assert state.survivors is not None
     absent = frozenset(newest(state.facts).membership.members) - set(state.survivors.members)
-    words = f"went on without {_names(absent) or 'nobody'}"
     in_doubt = _names(doubtful(state))
-    return f"{words}; took the log's end from {in_doubt}, which may have lost its end" if in_doubt else words
+    parts = [f"went on without {_names(absent)}"] if absent else []
+    if in_doubt:
+        parts.append(f"took the log's end from {in_doubt}, which may have lost its end")
+    return "; ".join(parts)
 
 
 def meaning_of(member: Member, error: RefusedError) -> Answer:
@@ -88,9 +92,16 @@ def refusal_of(volume: str, state: Takeover) -> JournalError:
             message = f"{refusal.detail}; not answering: {missing or 'nobody'}; lost: {lost or 'nobody'}"
             if in_doubt:
                 message += f"; damaged: {in_doubt}: {_IN_DOUBT}"
+            elif not missing:
+                message += f"; {_NOBODY_HAS_IT}"
             return DamagedJournalError(JournalCode.LOST, message, lsn=refusal.lsn, missing=missing, lost=lost)
         case Reason.CHANGE:
             return refused(JournalCode.BAD_REQUEST, refusal.reason.value, volume=volume)
+        case Reason.NO_HEADER if state.headless:
+            message = (
+                f"LOST: no copy that answers has a whole header of any segment of volume {volume}; {_NOTHING_LEFT}"
+            )
+            return DamagedJournalError(JournalCode.LOST, message, lost=lost)
         case Reason.NO_HEADER:
             return refused(
                 JournalCode.VOLUME_NOT_FOUND, f"volume {volume} was never made to its end: make it again", volume=volume

@@ -117,11 +117,11 @@ async def _log(
                 if not chosen.lets_pass(record.header.kind.name.lower(), _paths(record)):
                     continue
                 if last is None:
-                    _print(record, style)
+                    print_record(record, style)
                 else:
                     kept.append(record)
         for record in kept:
-            _print(record, style)
+            print_record(record, style)
         if follow:
             await _follow(reader, chosen, end, style)
 
@@ -134,20 +134,32 @@ async def _follow(reader: VolumeReader, chosen: Filter, lsn: int, style: Style) 
             async for record in records:
                 lsn = record.header.end_lsn
                 if chosen.lets_pass(record.header.kind.name.lower(), _paths(record)):
-                    _print(record, style)
+                    print_record(record, style)
 
 
-def _print(record: Record, style: Style) -> None:
-    header = record.header
-    kind, what = header.kind.name.lower(), _described(record)
+def print_record(record: Record, style: Style) -> None:
+    """One line."""
     if style.json:
-        value = {"lsn": header.lsn, "end_lsn": header.end_lsn, "time_ms": header.time_ms, "kind": kind}
-        extra = {"bytes": header.payload_bytes, "chain": header.chain.hex(), "operation": _operation(record)}
-        print_json(value | extra | what)
-        return
+        print_json(value_of_record(record))
+    else:
+        click.echo(line_of_record(record, style))
+
+
+def value_of_record(record: Record) -> dict[str, object]:
+    """A record for a program."""
+    header = record.header
+    value = {"lsn": header.lsn, "end_lsn": header.end_lsn, "time_ms": header.time_ms, "kind": header.kind.name.lower()}
+    extra = {"bytes": header.payload_bytes, "chain": header.chain.hex(), "operation": _operation(record)}
+    return value | extra | _described(record)
+
+
+def line_of_record(record: Record, style: Style) -> str:
+    """A record for a person."""
+    header, what = record.header, _described(record)
+    kind = header.kind.name.lower()
     shown = " ".join(printable(f"{value}") for value in what.values() if value not in (None, ""))
     size = size_text(header.payload_bytes) if header.payload_bytes else ""
-    click.echo(f"{header.lsn:>14}  {time_text(header.time_ms, style.zone)}  {kind:<8}  {size:>10}  {shown}".rstrip())
+    return f"{header.lsn:>14}  {time_text(header.time_ms, style.zone)}  {kind:<8}  {size:>10}  {shown}".rstrip()
 
 
 def _operation(record: Record) -> str | None:

@@ -8,11 +8,13 @@ import click
 
 from journal.cli.exit_codes import ExitCode
 from journal.cli.locations import Location, LocationType
+from journal.cli.log import line_of_record, value_of_record
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import BAD, GOOD, print_json, progress, size_text
+from journal.cli.output import BAD, GOOD, print_json, progress, size_text, time_text
 from journal.cli.running import finish, run_async
-from journal.cli.views import log_access, open_log
+from journal.cli.views import log_access, open_copies, open_log
 from journal.errors import JournalCode, JournalError, refused
+from journal.loss_report import LossReport, report_loss
 from journal.membership_change import accept_loss as accept_loss_of
 from journal.repairing import Repair, carry_out, plan_repairs
 from journal.settings import Surroundings
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from journal.reading import VolumeReader
 
 
-_LAST_SEGMENT: Final = "what is damaged is in the last segment; the volume's next owner mends it. Restart its service"
+_LAST_SEGMENT: Final = (
+    "what is damaged is in the last segment; the volume's next owner mends it from the other members. Restart its "
+    "service. If that says LOST, it is whole nowhere: --accept-loss --dry-run says what would be given up"
+)
 
 
 @click.command()
@@ -46,12 +51,15 @@ def repair(
     \b
     sos-journal repair payments --servers a:7400,b:7400,c:7400 --dry-run
 
-    With --accept-loss the volume is made usable again when too few of its members are left: acknowledged changes that
-    none of them has are given up, for good, and the log says so. First try to bring the missing members back.
+    With --accept-loss the volume is made usable again when too few of its members are left, or the end of the log is
+    damaged on all of them: acknowledged changes that none of them has whole are given up, for good, and the log says
+    so. It says first what that is (with --dry-run it only says it). First try to bring missing members back.
     """
-    if accept_loss and not dry_run:
-        _ask(location.volume, yes_lose)
-        run_async(_accept_loss, location, style, access)
+    if accept_loss:
+        run_async(_report_loss, location, dry_run, style, access)
+        if not dry_run:
+            _ask(location.volume, yes_lose)
+            run_async(_accept_loss, location, style, access)
     else:
         run_async(_repair, location, dry_run, style, access)
 
@@ -59,14 +67,43 @@ def repair(
 def _ask(volume: str, answer: str | None) -> None:
     if answer is None:
         click.echo(
-            f"Members of volume {volume} are missing. Changes that were acknowledged to applications, and that no\n"
-            "member that answers now has, will be LOST FOR EVER, even if the missing members come back later. Spark\n"
-            "queries may repeat or miss data. If a missing server can be started again, do that instead.",
+            f"Changes to volume {volume} that were acknowledged to applications, and that no member that answers now\n"
+            "has whole, will be LOST FOR EVER, even if missing members come back later. Spark queries may repeat or\n"
+            "miss data. If a missing server can be started again, do that instead.",
             err=True,
         )
         answer = click.prompt("To accept the loss, type the name of the volume", err=True)
     if answer != volume:
         raise refused(JournalCode.BAD_REQUEST, "that is not the volume's name: nothing was changed")
+
+
+async def _report_loss(location: Location, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001
+    async with open_copies(await log_access(access, location.volume), location.volume) as copies:
+        report = await report_loss(copies)
+    if style.json and dry_run:
+        value = {"lsn": report.lsn, "time_ms": report.time_ms, "reason": report.reason, "bytes": report.bytes_behind}
+        absent = {"segments": list(report.headless), "silent": list(report.silent)}
+        print_json(value | absent | {"changes": [value_of_record(record) for record in report.named]})
+        return
+    for line in _lines_of(report, style):
+        click.echo(printable(line), err=not dry_run)
+
+
+def _lines_of(report: LossReport, style: Style) -> list[str]:
+    lines = [f"the log would go on at LSN {report.lsn}, after the change of {time_text(report.time_ms, style.zone)}"]
+    if report.reason:
+        lines.append(f"because {report.reason}")
+        lines.append(
+            f"given up: what lies behind, {size_text(report.bytes_behind)} on the copies that answer; of these changes"
+        )
+        lines += [line_of_record(record, style) for record in report.named]
+        lines.append(f"{len(report.named)} can be named; of what follows them nothing is known")
+    else:
+        lines.append("given up: nothing of that log")
+    lines += [f"given up, too: {name}, which may be newer, and whose header is damaged" for name in report.headless]
+    if report.silent:
+        lines.append(f"given up, too: what only {', '.join(report.silent)} may have: not answering")
+    return lines
 
 
 async def _accept_loss(location: Location, style: Style, access: Access) -> None:
@@ -79,7 +116,7 @@ async def _accept_loss(location: Location, style: Style, access: Access) -> None
         print_json({"epoch": header.epoch, "lsn": header.start, "accepted_loss": header.accepted_loss})
     else:
         click.echo(f"volume {location.volume} goes on at LSN {header.start}, epoch {header.epoch}")
-        click.echo(f"given up: {printable(header.accepted_loss)}")
+        click.echo(f"given up: {printable(header.accepted_loss) or 'nothing'}")
 
 
 async def _repair(location: Location, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001

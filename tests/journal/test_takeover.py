@@ -367,3 +367,11 @@ def test_who_accepts_loss_takes_the_ends_as_they_are() -> None:
     state = state.receive(dataclasses.replace(told(A, 2), doubtful=frozenset({segment})))
     assert state.phase is Phase.ASSEMBLING
     assert "may have lost its end" in given_up(state)
+
+
+def test_a_volume_whose_headers_are_all_damaged_is_lost_and_not_unfinished() -> None:
+    damaged = frozenset({SegmentName(start=Lsn(0), epoch=Epoch(1), holder=bytes(16))})
+    state = begin(A).receive(dataclasses.replace(told(A), facts=frozenset(), damaged=damaged))
+    error = refusal_of("v", state)
+    assert error.code is JournalCode.LOST
+    assert "backup" in error.message

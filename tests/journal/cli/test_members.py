@@ -318,3 +318,50 @@ def test_nothing_is_repaired_by_the_word_of_one_member(
     servers.store(2, objects, volume.history)
     assert run_main("repair", "payments", "--servers", servers.option).exit_code == 0
     assert servers.fetch(0, f"{first}.01") == objects[first]
+
+
+def test_what_accepting_a_loss_gives_up_is_said_before_it_is_asked(
+    tmp_path: Path, volume: VolumeOnDisk, run_main: RunMain
+) -> None:
+    """A volume on one server whose disk has rotted in the newest segment."""
+    with sos_servers(tmp_path, "payments", count=1) as servers:
+        volume.history.membership = servers.membership
+        volume.put("whole", bytes(100_000))  # a server gives nothing of the 64 KiB in which a bit has rotted
+        first = volume.history.add(Put(path="harmed"), bytes(100_000) + b"what has rotted" + bytes(100_000))
+        volume.put("behind", b"after the rot")
+        servers.store(0, {name: bytes(data) for name, data in volume.history.segments.items()}, volume.history)
+        servers.flip(0, b"what has rotted")
+        where = ("payments", "--servers", servers.option)
+        said = run_main("repair", *where, "--accept-loss", "--dry-run")
+        assert said.exit_code == 0, said.stderr
+        for words in (f"would go on at LSN {first.lsn}", "harmed", "behind", "2 can be named"):
+            assert words in said.stdout
+        assert f"{first.lsn:>14}" in said.stdout
+        value = json.loads(run_main("repair", *where, "--accept-loss", "--dry-run", "--json").stdout)
+        assert (value["lsn"], value["silent"]) == (first.lsn, [])
+        assert [change["path"] for change in value["changes"]] == ["harmed", "behind"]
+        assert value["bytes"] == volume.history.lsn - first.lsn
+        refused = run_main("repair", *where, "--accept-loss", "--yes-lose", "other")
+        assert refused.exit_code == 2
+        assert f"would go on at LSN {first.lsn}" in refused.stderr
+        accepted = run_main("repair", *where, "--accept-loss", "--yes-lose", "payments")
+        assert accepted.exit_code == 0, accepted.stderr
+        assert f"goes on at LSN {first.lsn}" in accepted.stdout
+        assert run_main("stat", "sos://payments/whole", "--servers", servers.option).exit_code == 0
+        assert run_main("stat", "sos://payments/harmed", "--servers", servers.option).exit_code == 3
+        again = run_main("repair", *where, "--accept-loss", "--dry-run")
+        assert "given up: nothing" in again.stdout
+
+
+def test_a_volume_whose_only_header_has_rotted_is_not_called_unfinished(
+    tmp_path: Path, volume: VolumeOnDisk, run_main: RunMain
+) -> None:
+    with sos_servers(tmp_path, "payments", count=1) as servers:
+        volume.history.membership = servers.membership
+        volume.put("x", b"what has rotted")
+        servers.store(0, {name: bytes(data) for name, data in volume.history.segments.items()}, volume.history)
+        servers.flip(0, b"what has rotted")
+        for flags in (("--dry-run",), ("--yes-lose", "payments")):
+            ended = run_main("repair", "payments", "--servers", servers.option, "--accept-loss", *flags)
+            assert ended.exit_code == 8
+            assert "backup" in ended.stderr
