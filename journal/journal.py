@@ -243,9 +243,11 @@ class Journal:
 
         await self.change(check, operation)
 
-    async def claim(self, path: str, claim: PathClaim, *, operation: OperationId | None = None) -> None:
+    async def claim(
+        self, path: str, claim: PathClaim, *, operation: OperationId | None = None, whose: str = ""
+    ) -> None:
         def check() -> Claim | None:
-            new = preconditions.check_claim(self.pending, path, claim, now_ms=self.log.now_ms())
+            new = preconditions.check_claim(self.pending, path, claim, now_ms=self.log.now_ms(), whose=whose)
             return Claim(path=path, application=claim.application, start_time=claim.start_time) if new else None
 
         await self.change(check, operation)

@@ -7,14 +7,18 @@ are refused.
 A claim ends when its path is deleted or moved away, or when it is released. Then whoever has no claim may write there
 again, but a driver whose claim is older may not: it has lost the path long ago. That much is remembered of the last
 ENDED_MAX claims; unlike a claim in force, one that has ended protects nothing that is there.
+
+Whoever may claim could leave no room for anybody else's. So a client, which the service knows by its token, may have
+half of the room that others leave. Whose a claim is stands in no record: a service counts those made through it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from journal.errors import JournalCode, SupersededError
+from journal.errors import JournalCode, SupersededError, refused
 from journal.paths import is_within
 from journal.volume import PAGE_ENTRIES_MAX, ClaimedPath, ClaimPage
 
@@ -35,6 +39,8 @@ class PathClaims:
 
     _claims: dict[str, PathClaim] = field(default_factory=dict)
     _ended: dict[str, PathClaim] = field(default_factory=dict)
+    _whose: dict[str, str] = field(default_factory=dict)
+    _counts: Counter[str] = field(default_factory=Counter)
 
     def __iter__(self) -> Iterator[tuple[str, PathClaim]]:
         """Path and claim of those in force, the one claimed longest ago first."""
@@ -65,8 +71,35 @@ class PathClaims:
         self._ended.pop(path, None)
         self._claims[path] = claim
 
+    def check_room(self, whose: str) -> None:
+        """TOO_LARGE if there is no room for one more claim of this client; "": of nobody that is known."""
+        others = len(self._claims) - self._counts[whose]
+        if whose and self._counts[whose] >= (CLAIMS_MAX - others) // 2:
+            who = f"{self._counts[whose]} claims were made with the token {whose!r}, which is half of the room for it"
+        elif len(self._claims) >= CLAIMS_MAX:
+            most = "".join(f", {count} with the token {one!r}" for one, count in self._counts.most_common(1))
+            who = f"there are {CLAIMS_MAX} claims already{most}"
+        else:
+            return
+        help_text = "end those of queries that are over with `sos-journal claims release`, or delete their checkpoints"
+        raise refused(JournalCode.TOO_LARGE, f"{who}: {help_text}")
+
+    def count_for(self, path: str, whose: str) -> None:
+        """The claim on this path, which is made now, is of this client."""
+        self._forget_whose(path)
+        if whose:
+            self._whose[path] = whose
+            self._counts[whose] += 1
+
+    def _forget_whose(self, path: str) -> None:
+        if (whose := self._whose.pop(path, None)) is not None:
+            self._counts[whose] -= 1
+            if not self._counts[whose]:
+                del self._counts[whose]
+
     def end(self, path: str, *, time_ms: int) -> None:
         """Apply the release of the claim on exactly this path. One from the future would lock every driver out."""
+        self._forget_whose(path)
         claim = self._claims.pop(path, None)
         if claim is not None and claim.start_time <= time_ms + CLAIM_AHEAD_MS_MAX:
             self.add_ended(path, claim)
@@ -109,7 +142,7 @@ class PathClaims:
         raise fenced_by(claimed, holder, f"{who} may not change {path or '/'} any more{help_text}", path=path)
 
     def copy(self) -> PathClaims:
-        """An independent copy."""
+        """An independent copy, which is for reading: it does not know whose claims are."""
         return PathClaims(dict(self._claims), dict(self._ended))
 
 

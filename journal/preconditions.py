@@ -14,7 +14,7 @@ from journal.change import Pin
 from journal.errors import JournalCode, refused
 from journal.image import PINS_MAX
 from journal.nodes import Directory
-from journal.path_claims import CLAIM_AHEAD_MS_MAX, CLAIMS_MAX, fenced_by
+from journal.path_claims import CLAIM_AHEAD_MS_MAX, fenced_by
 from journal.paths import DEPTH_MAX, PATH_BYTES_MAX, ROOT, check_path, is_within, parent_of
 from journal.record import Lsn
 from journal.volume import PIN_SECONDS_MAX
@@ -143,8 +143,8 @@ def _check_reach(target: str, moved: Directory) -> None:
         )
 
 
-def check_claim(image: Image, path: str, claim: PathClaim, *, now_ms: int) -> bool:
-    """Whether the claim is new. FENCED if a later one is known, here or above; BAD_REQUEST, TOO_LARGE.
+def check_claim(image: Image, path: str, claim: PathClaim, *, now_ms: int, whose: str = "") -> bool:
+    """Whether the claim is new; then it counts for `whose`. FENCED if a later one is known; BAD_REQUEST, TOO_LARGE.
 
     A claim from the future would lock every driver out until then. One on the root takes the whole volume, imports and
     forks included; whoever has it from before keeps it.
@@ -164,12 +164,10 @@ def check_claim(image: Image, path: str, claim: PathClaim, *, now_ms: int) -> bo
             f"the claim's start time is {ahead_seconds} s ahead of the service's clock: set the driver's clock, or the "
             "service's",
         )
-    if present is None and len(image.claims) >= CLAIMS_MAX:
-        raise refused(
-            JournalCode.TOO_LARGE,
-            f"there are {CLAIMS_MAX} claims already: end those of queries that are over with "
-            "`sos-journal claims release`, or delete their checkpoints",
-        )
+    if present is None:
+        image.claims.check_room(whose)
+    if present != claim:
+        image.claims.count_for(path, whose)
     return present != claim
 
 

@@ -214,6 +214,9 @@ class Volume(Protocol):
 class ServedVolume(Volume, Protocol):
     """A volume in this process, as the gateway serves it."""
 
+    async def claim(self, path: str, claim: PathClaim, *, operation: OperationId, whose: str = "") -> None:
+        """As a volume's. `whose`: the name of the client's token, for its share of the room that claims have."""
+
     def admit(self, operation: OperationId, whose: bytes) -> None:
         """Before each change: whose client makes it, as the digest of a token. UNAVAILABLE if theirs take too much."""
 

@@ -17,9 +17,9 @@ from sos_client.serving.access import Right
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from journal.volume import FileStatus, Volume
+    from journal.volume import FileStatus, ServedVolume, Volume
 
-    Run = Callable[[Volume, Any], Awaitable[m.Answer]]
+    Run = Callable[[ServedVolume, Any], Awaitable[m.Answer]]
 
 EntryT = TypeVar("EntryT")
 
@@ -105,11 +105,11 @@ async def rename(volume: Volume, request: m.Rename) -> m.Done:
     return m.Done(epoch=volume.epoch, applied=True)
 
 
-async def claim(volume: Volume, request: m.Claim) -> m.Done:
+async def claim(volume: ServedVolume, request: m.Claim, *, whose: str = "") -> m.Done:
     claimed = request.stamp.claim
     if claimed is None:
         raise refused(JournalCode.BAD_REQUEST, "a claim needs an application and its start time")
-    await volume.claim(request.path, claimed, operation=request.stamp.operation)
+    await volume.claim(request.path, claimed, operation=request.stamp.operation, whose=whose)
     return m.Done(epoch=volume.epoch, applied=True)
 
 

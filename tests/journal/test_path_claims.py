@@ -77,6 +77,52 @@ def test_beyond_the_number_of_claims_a_new_one_is_refused_and_none_is_forgotten(
     assert check_claim(image, "one/more", NEW, now_ms=100)
 
 
+def make(image: Image, path: str, whose: str) -> None:
+    """As a journal makes a claim."""
+    if check_claim(image, path, NEW, now_ms=100, whose=whose):
+        image.claims.add(path, NEW)
+
+
+def test_nobody_takes_more_than_half_of_the_room_that_others_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_claims, "CLAIMS_MAX", 10)
+    image = Image()
+    for number in range(2):
+        make(image, f"before/{number}", "")
+    for number in range(4):
+        make(image, f"weak/{number}", "weak")
+    with pytest.raises(
+        RefusedByVolumeError, match=r"4 claims were made with the token 'weak'.*claims release"
+    ) as caught:
+        make(image, "weak/4", "weak")
+    assert caught.value.code is JournalCode.TOO_LARGE
+    make(image, "weak/3", "weak")  # again, which is nothing new
+    for number in range(2):
+        make(image, f"q/{number}", "driver")
+    image.claims.end("weak/0", time_ms=100)
+    image.claims.end_within("weak/1", time_ms=100)
+    make(image, "weak/4", "weak")
+    with pytest.raises(RefusedByVolumeError, match="'weak'"):
+        make(image, "weak/5", "weak")
+    for number in range(3):
+        make(image, f"unknown/{number}", "")
+    with pytest.raises(RefusedByVolumeError, match="10 claims already, 3 with the token 'weak': end those"):
+        make(image, "unknown/4", "")
+
+
+def test_who_takes_a_claim_over_is_the_one_it_counts_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_claims, "CLAIMS_MAX", 4)
+    image = Image()
+    for path in ("a", "b"):
+        make(image, path, "first")
+    with pytest.raises(RefusedByVolumeError):
+        make(image, "c", "first")
+    later = PathClaim(application="app-3", start_time=30)
+    assert check_claim(image, "a", later, now_ms=100, whose="second")
+    image.claims.add("a", later)
+    with pytest.raises(RefusedByVolumeError, match="1 claims were made with the token 'second'"):
+        make(image, "c", "second")
+
+
 def test_claims_that_ended_fence_older_ones_and_only_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_claims, "ENDED_MAX", 2)
     claims = PathClaims()
