@@ -67,6 +67,7 @@ def main() -> None:
 @click.option("--tokens", type=_FILE, help="Tokens file; see `sos-server token`.")
 @click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and tokens.")
 @click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent).")
+@click.option("--share-port", is_flag=True, help="Serve at a port that another process of this user keeps.")
 def serve_command(
     *,
     root: Path | None,
@@ -78,6 +79,7 @@ def serve_command(
     tokens: Path | None,
     insecure: bool | None,
     exit_with_fd: int | None,
+    share_port: bool,
 ) -> None:
     """Serve until SIGTERM. Prints `ready HOST:PORT` when it does; SIGHUP reloads settings, tokens, certificates."""
     flags = Flags(
@@ -92,7 +94,7 @@ def serve_command(
     )
     try:
         root = load_settings(flags).root
-        trio.run(serve, partial(load_settings, flags), exit_with_fd)
+        trio.run(partial(serve, share_port=share_port), partial(load_settings, flags), exit_with_fd)
     except* SettingsError as errors:
         _leave(_texts(errors), ExitCode.USAGE)
     except* DiskLockedError:

@@ -48,6 +48,7 @@ class RunningServer:
         *,
         access: Access,
         tls: ServerTls | None,
+        share_port: bool,
     ) -> None:
         """Binds the address; SettingsError when it cannot be had."""
         self._settings = settings
@@ -67,6 +68,7 @@ class RunningServer:
             log=log,
             too_many=lambda what: encode(Error.because(ErrorCode.LIMIT, what=what)),
             not_tls=lambda reason: encode(Error(code=ErrorCode.PROTOCOL, fields={}, message=reason)),
+            share_port=share_port,
         )
         self.registry = CollectorRegistry()
         self.registry.register(ServerMetrics(store, self._service.traffic, self.listener))
@@ -126,18 +128,24 @@ class RunningServer:
         )
 
 
-async def serve(load_settings: Callable[[], Settings], exit_with_handle: int | None = None) -> None:
+async def serve(
+    load_settings: Callable[[], Settings], exit_with_handle: int | None = None, *, share_port: bool = False
+) -> None:
     """Run the server until SIGTERM or SIGINT. SettingsError, OSError or RefusedError when it cannot begin.
 
     Settings are loaded now, and again at each SIGHUP. `exit_with_handle` is a pipe: the server also ends, in the same
-    order, when its other end is closed.
+    order, when its other end is closed. `share_port`: another process of this user keeps the port.
     """
     with kept_hangups() as hangups:
-        await _serve(load_settings, hangups, exit_with_handle)
+        await _serve(load_settings, hangups, exit_with_handle, share_port=share_port)
 
 
 async def _serve(
-    load_settings: Callable[[], Settings], hangups: AsyncIterable[int], exit_with_handle: int | None
+    load_settings: Callable[[], Settings],
+    hangups: AsyncIterable[int],
+    exit_with_handle: int | None,
+    *,
+    share_port: bool,
 ) -> None:
     settings = load_settings()
     tune_for_serving()
@@ -154,7 +162,9 @@ async def _serve(
     access = Access(settings.access.tokens)
     tls = ServerTls(settings.tls) if settings.tls else None
     async with _opened_store(settings, log) as store, trio.open_nursery() as nursery:
-        server = RunningServer(settings, load_settings, log, store, nursery, access=access, tls=tls)
+        server = RunningServer(
+            settings, load_settings, log, store, nursery, access=access, tls=tls, share_port=share_port
+        )
         if settings.metrics is not None:
             where = await nursery.start(serve_metrics, settings.metrics, server.registry, log)
             log.info("metrics", address=str(where))

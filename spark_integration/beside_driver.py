@@ -14,11 +14,13 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from sos_client.serving.addresses import Address
+from sos_client.serving.kept_port import KeptPort
 from spark_integration.run_credentials import RunCredentials, make_run_credentials
 from spark_integration.run_folder import RunFolder, begin_run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 LOOPBACK: Final = "127.0.0.1"
@@ -66,7 +68,9 @@ class BesideDriver:
         self._folder = folder
         self._plan = plan
         self._stopping = threading.Event()
-        self._companion, self._addresses = self._start({})
+        self._addresses: dict[str, str] = {}
+        self._ports = [self._keep_port(program) for program in json.loads(plan.read_text())]
+        self._companion = self._start()
         self._watch = threading.Thread(target=self._keep, name="sos-companion", daemon=True)
         self._watch.start()
 
@@ -90,7 +94,18 @@ class BesideDriver:
         self._stopping.set()
         _end(self._companion)
         self._watch.join(_STOP_SECONDS_MAX)
+        for port in self._ports:
+            port.close()
         self._folder.close()
+
+    def _keep_port(self, program: dict[str, Any]) -> KeptPort:
+        """Where this program serves for as long as the run lasts, whether it lives or not: nobody else's clients."""
+        try:
+            port = KeptPort(program["host"])
+        except OSError as error:
+            raise BesideDriverError(f"No port of {program['host']} can be had: {error.strerror}") from error
+        self._addresses[program["name"]] = str(Address(host=program["host"], port=port.port))
+        return port
 
     def _keep(self) -> None:
         """In a thread of its own: start the companion again when it ends before it should."""
@@ -103,7 +118,7 @@ class BesideDriver:
             failures = 0
             while not self._stopping.wait(_PAUSES[min(failures, len(_PAUSES) - 1)]):
                 try:
-                    companion, _ = self._start(self._addresses)
+                    companion = self._start()
                 except BesideDriverError as error:
                     failures += 1
                     if failures == len(_PAUSES):  # what was left has had its time to end
@@ -116,10 +131,15 @@ class BesideDriver:
             else:
                 return
 
-    def _start(self, addresses: Mapping[str, str]) -> tuple[subprocess.Popen[str], dict[str, str]]:
-        """A companion that serves, where it served before if `addresses` says so."""
+    def _start(self) -> subprocess.Popen[str]:
+        """A companion that serves."""
         companion = subprocess.Popen(
-            [*_python("spark_integration.companion"), str(self._plan), str(self._folder.path), json.dumps(addresses)],
+            [
+                *_python("spark_integration.companion"),
+                str(self._plan),
+                str(self._folder.path),
+                json.dumps(self._addresses),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -130,7 +150,7 @@ class BesideDriver:
         assert companion.stdout is not None
         word, _, rest = companion.stdout.readline().strip().partition(" ")
         if word == "ready":
-            return companion, json.loads(rest)
+            return companion
         _end(companion)
         reason = json.loads(rest) if word == "failed" else f"its companion ended with {companion.returncode}"
         raise BesideDriverError(f"The journal service of volume {self.wanted.volume!r} could not be started: {reason}")
@@ -158,12 +178,12 @@ def programs(wanted: Wanted, credentials: RunCredentials, folder: Path) -> list[
     """
     plan = []
     servers: Sequence[str] = wanted.servers
-    tokens = ["--tokens", str(credentials.tokens_file)]
+    shared = ["--tokens", str(credentials.tokens_file), "--share-port"]
     if wanted.is_embedded:
         command = [*_python("sos_server"), "serve", "--root", str(wanted.directory / "server"), "--listen", "{listen}"]
-        plan.append(_program("sos-server", command + tokens, LOOPBACK, wanted.directory))
+        plan.append(_program("sos-server", command + shared, LOOPBACK, wanted.directory))
         servers = ["{sos-server}"]
-    command = [*_python("journal"), "serve", "--volume", wanted.volume, "--listen", "{listen}", *tokens]
+    command = [*_python("journal"), "serve", "--volume", wanted.volume, "--listen", "{listen}", *shared]
     command += ["--directory", str(wanted.directory / "journal")]
     for server in servers:
         command += ["--server", server]

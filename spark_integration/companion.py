@@ -5,7 +5,8 @@
 It ends, and with it all programs, the last one first, when its standard input ends: that is when the driver closes it
 or is gone, kill -9 included. FOLDER is removed then. When everything serves it prints one line, `ready {"NAME":
 "HOST:PORT", ...}`; when a program cannot be started, `failed SENTENCE`. ADDRESSES, as in that line, say where programs
-served before a companion that died, and serve again. Nothing of Spark is imported here.
+have to serve: at ports that the driver keeps, so that nobody else can have them while a program or a companion is
+started again. Nothing of Spark is imported here.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Companion:
     """The programs of one driver and where they serve."""
 
     def __init__(self, programs: Sequence[Program], addresses: dict[str, str]) -> None:
-        """`addresses`: where programs served before."""
+        """`addresses`: where programs have to serve; any port otherwise."""
         self._programs = programs
         self._addresses = addresses
 

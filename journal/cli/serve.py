@@ -83,6 +83,7 @@ Examples:
 )
 @click.option("--supervise", is_flag=True, help="Start the service again when it crashes.")
 @click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent).")
+@click.option("--share-port", is_flag=True, help="Serve at a port that another process of this user keeps.")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
@@ -117,6 +118,7 @@ def _settings(options: dict[str, Any]) -> ServeSettings:
         servers=_servers(options["servers"]),
         directory=options["directory"],
         listen=parse_address(options["listen"], what="--listen"),
+        share_port=options["share_port"],
         advertise=options["advertise"],
         metrics=parse_address(metrics, what="--metrics") if metrics else None,
         tls=TlsFiles(certificate=certificate, key=key) if certificate else None,

@@ -54,6 +54,7 @@ class ServeSettings:
     servers: tuple[str, ...]
     directory: Path
     listen: Address
+    share_port: bool = False
     advertise: str = ""  # what other services tell clients; the listening address if empty
     metrics: Address | None = None
     tls: TlsFiles | None = None
@@ -81,6 +82,7 @@ class RunningService:
             log=log,
             too_many=lambda what: farewell(JournalCode.LIMIT, f"all {what} of this service are in use; try again"),
             not_tls=lambda reason: farewell(JournalCode.PROTOCOL, reason),
+            share_port=settings.share_port,
         )
         board = ServerBoard(
             servers=settings.servers,

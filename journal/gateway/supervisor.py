@@ -1,6 +1,7 @@
 """A parent that starts the service again when it crashes: with growing pauses, at the same address, until told to stop.
 
-The service is a child process that ends with this one (it holds a pipe), however this one ends.
+The service is a child process that ends with this one (it holds a pipe), however this one ends. Its port is kept
+meanwhile, so that nobody else gets its clients.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.retry import RetryPolicy
+from sos_client.serving.addresses import Address, parse_address
+from sos_client.serving.kept_port import KeptPort
 from sos_client.serving.parent_pipe import check_pipe, parent_gone
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ READY_LINE_BYTES_MAX: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """`command` starts the service; it is given `--listen ADDRESS` and `--exit-with-fd N` besides."""
+    """`command` starts the service; it is given `--listen`, `--share-port` and `--exit-with-fd` besides."""
 
     command: Sequence[str]
     listen: str
@@ -61,11 +64,22 @@ async def supervise(supervision: Supervision) -> int:
 class _Supervisor:
     def __init__(self, supervision: Supervision) -> None:
         self._command = list(supervision.command)
-        self._listen = supervision.listen
         self._log = supervision.log
+        self._port = self._kept_port(supervision.listen)
         self._child: trio.Process | None = None
         self._ready = False
         self._stopping = trio.Event()
+
+    def _kept_port(self, text: str) -> KeptPort | None:
+        where = parse_address(text, what="--listen")
+        self._listening = ["--listen", text]
+        try:
+            kept = KeptPort(where.host, where.port)
+        except OSError as error:  # such as connections that linger of a service that did not share it
+            self._log.warning("the port is not kept while the service is started again", reason=error.strerror)
+            return None
+        self._listening = ["--listen", str(Address(host=where.host, port=kept.port)), "--share-port"]
+        return kept
 
     async def run(self) -> int:
         failures = 0
@@ -109,7 +123,7 @@ class _Supervisor:
         """Start the service, pass its ready line on the first time, and wait for its end."""
         reading, writing = os.pipe()
         try:
-            command = [*self._command, "--listen", self._listen, "--exit-with-fd", str(reading)]
+            command = [*self._command, *self._listening, "--exit-with-fd", str(reading)]
             self._child = child = await trio.lowlevel.open_process(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=[reading]
             )
@@ -139,7 +153,8 @@ class _Supervisor:
                     line = b""
 
     def _now_ready(self, address: str) -> None:
-        self._listen = address
+        if self._port is None:
+            self._listening = ["--listen", address]
         if not self._ready:
             sys.stdout.write(f"ready {address}\n")
             sys.stdout.flush()

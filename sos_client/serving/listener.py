@@ -64,6 +64,7 @@ class ListenerLimits:
     strangers_max: int = 2048
     """Connections that have not shown a valid token: whoever has one finds the other half of the room free of them."""
     strangers_per_peer_max: int = 256
+    pressed_seconds: float = PRESSED_SECONDS
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -131,8 +132,9 @@ class Listener:
         log: EventLog,
         too_many: Farewell,
         not_tls: Farewell,
+        share_port: bool = False,
     ) -> None:
-        """Binds at once. SettingsError when the address cannot be had."""
+        """Binds at once. SettingsError when the address cannot be had. `share_port`: somebody keeps it (`KeptPort`)."""
         self.limits = limits
         """May be replaced at any time; connections that are open stay."""
         self._tls = tls
@@ -144,7 +146,7 @@ class Listener:
         self._per_host: Counter[str] = Counter()
         self._strangers: dict[Stranger, None] = {}  # in the order in which they came
         self._strangers_per_host: Counter[str] = Counter()
-        self._socket = _bound(address)
+        self._socket = _bound(address, share_port=share_port)
         self.address = Address(host=address.host, port=self._socket.getsockname()[1])
         self.connections = 0
         self._leaving = 0
@@ -220,7 +222,7 @@ class Listener:
             or self._strangers_per_host[host] >= limits.strangers_per_peer_max
         )
         oldest = next((one for one in self._strangers if not of_host or one.host == host), None)
-        if oldest is None or trio.current_time() - oldest.since < PRESSED_SECONDS:
+        if oldest is None or trio.current_time() - oldest.since < limits.pressed_seconds:
             return False
         self._log.warning("connection refused", peer=oldest.host, reason="said nothing valid while others came")
         self.refused_connections += 1
@@ -314,10 +316,11 @@ class Listener:
         return None
 
 
-def _bound(address: Address) -> socket.socket:
+def _bound(address: Address, *, share_port: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        listening = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
+        where = (address.host, address.port)
+        listening = socket.create_server(where, family=family, backlog=BACKLOG, reuse_port=share_port)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)  # not a failed look-up
         raise SettingsError(f"cannot listen on {address}: {reason}") from error

@@ -23,6 +23,8 @@ REQUEST_BYTES_MAX: Final = 8192
 REQUEST_SECONDS: Final = 5.0
 SCRAPES_MAX: Final = 16
 """Connections at once: one scraper needs one. Those that say nothing give way to others."""
+PRESSED_SECONDS: Final = 0.1
+"""So soon: a scraper's request comes with its connection."""
 KEPT_SECONDS: Final = 1.0
 """An answer is given again to whoever asks sooner: it takes the event loop's time, and anybody may ask."""
 
@@ -36,7 +38,10 @@ async def serve_metrics(
 ) -> None:
     """Answer scrapes until cancelled. Reports the bound address; SettingsError when it cannot be had."""
     limits = ListenerLimits(
-        connections_max=SCRAPES_MAX, connections_per_peer_max=SCRAPES_MAX, handshake_seconds=REQUEST_SECONDS
+        connections_max=SCRAPES_MAX,
+        connections_per_peer_max=SCRAPES_MAX,
+        handshake_seconds=REQUEST_SECONDS,
+        pressed_seconds=PRESSED_SECONDS,
     )
     listener = Listener(address, limits=limits, tls=None, log=log, too_many=_unavailable, not_tls=_unavailable)
     task_status.started(listener.address)

@@ -74,9 +74,16 @@ async def new_volume(name: str) -> AsyncIterator[MemoryVolume]:
 @click.option("--volume", "names", multiple=True, default=("payments",), show_default=True)
 @click.option("--until-stdin-ends", is_flag=True)
 @click.option("--exit-with-fd", type=int)
+@click.option("--share-port", is_flag=True)
 @click.option("--supervise", is_flag=True)
 def main(
-    listen: str, names: tuple[str, ...], *, until_stdin_ends: bool, exit_with_fd: int | None, supervise: bool
+    listen: str,
+    names: tuple[str, ...],
+    *,
+    until_stdin_ends: bool,
+    exit_with_fd: int | None,
+    share_port: bool,
+    supervise: bool,
 ) -> None:
     """Serve volumes that are forgotten at the end. A volume named `missing` is not found."""
     handle = 0 if until_stdin_ends else exit_with_fd
@@ -89,6 +96,7 @@ def main(
         servers=(),
         directory=Path(),
         listen=parse_address(listen, what="--listen"),
+        share_port=share_port,
         exit_with_handle=handle,
     )
     try:

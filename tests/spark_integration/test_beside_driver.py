@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +20,7 @@ from journal.errors import JournalCode, JournalError
 from journal.gateway.client import ClientSettings, open_volume
 from sos_client.client import open_client
 from sos_client.serving.access import Access, Right, append_token, new_token
+from sos_client.serving.addresses import parse_address
 from sos_client.wire.errors import RefusedError
 from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
 from spark_integration.pipelines.service_process import ServiceProcess
@@ -119,6 +122,28 @@ def test_a_companion_that_is_killed_is_started_again_where_it_was(
     finally:
         beside.stop()
     assert _run_folders(tmp_path) == []
+
+
+def test_nobody_else_gets_a_port_while_what_served_there_is_started_again(tmp_path: Path) -> None:
+    beside = start_beside_driver(_embedded(tmp_path))
+    try:
+        served = [parse_address(text, what="served") for text in (beside.address, beside.server_address or "")]
+        os.kill(beside.companion_pid, signal.SIGKILL)  # and with it, by the kernel, what it has started
+        for address in served:
+            while _is_served(address.host, address.port):
+                time.sleep(0.001)
+            with socket.socket() as stranger:
+                stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                with pytest.raises(OSError, match="in use"):
+                    stranger.bind((address.host, address.port))
+    finally:
+        beside.stop()
+
+
+def _is_served(host: str, port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host, port)):
+        return True
+    return False
 
 
 _KILLED = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ import trio
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client import ClientSettings, RemoteVolume, open_volume
 from sos_client.retry import RetryPolicy
+from sos_client.serving.addresses import parse_address
 from tests.system.service_process import children_of
 
 if TYPE_CHECKING:
@@ -126,6 +128,26 @@ async def test_a_supervised_service_comes_back_at_its_address() -> None:
         running.process.send_signal(signal.SIGTERM)
         assert await running.ended() == 0
         assert not _alive(child)
+
+
+async def test_nobody_else_gets_the_port_of_a_supervised_service_while_it_is_started_again() -> None:
+    async with service("--supervise") as running:
+        where = parse_address(running.address, what="served")
+        child = await running.child()
+        os.kill(child, signal.SIGKILL)
+        while _alive(child):
+            await trio.lowlevel.checkpoint()
+        with socket.socket() as stranger:
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with pytest.raises(OSError, match="in use"):
+                stranger.bind((where.host, where.port))
+
+
+async def test_a_supervised_service_whose_port_somebody_has_complains_as_without_supervision() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        async with service("--supervise", "--listen", f"127.0.0.1:{stranger.getsockname()[1]}") as running:
+            assert running.address == ""
+            assert await running.ended() != 0
 
 
 async def test_a_supervised_service_ends_with_its_supervisor_and_with_the_pipe() -> None:
