@@ -116,7 +116,7 @@ async def test_an_unforeseen_mistake_in_a_callback_ends_one_session() -> None:
 
 @each_carrier
 async def test_a_mistake_in_what_all_share_ends_the_process_and_says_why(carrier: str) -> None:
-    async def fence(_: Claim) -> None:
+    async def fence(_: Claim, *, still_allowed: object) -> None:
         raise _mistake()
 
     with pytest.RaisesGroup(
