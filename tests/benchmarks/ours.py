@@ -9,7 +9,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from tests.benchmarks.processes import START_SECONDS_MAX, Running, free_port, stop
+from tests.benchmarks.processes import START_SECONDS_MAX, Running, stop
+from tests.system.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

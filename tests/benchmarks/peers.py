@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.processes import Running, free_port, program, program_from_pypi, running, stop
+from tests.benchmarks.processes import Running, program, program_from_pypi, running, stop
+from tests.system.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -40,23 +40,6 @@ class Running:
     directory: Path
 
 
-def free_port() -> int:
-    """A port below the ephemeral range, so that no outgoing connection of this machine can sit on it."""
-    for port in range(20000 + os.getpid() % 5000, 32000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            if port not in _given:
-                _given.add(port)
-                return port
-    raise RuntimeError("no free port between 20000 and 32000")
-
-
-_given: set[int] = set()
-
-
 def program(name: str, package: str, *places: str) -> str:
     """Path of an executable; installs its Debian package if there is none and that is possible.
 

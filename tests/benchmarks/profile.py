@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 from tests.benchmarks import growth_journal, ours
 from tests.benchmarks.load_generator import BUILD, Load, run
-from tests.benchmarks.processes import MissingPeerError, Running, free_port, program_from_pypi, stop
+from tests.benchmarks.processes import MissingPeerError, Running, program_from_pypi, stop
 from tests.benchmarks.profiles import Profile, lines_of, write_profiles
+from tests.system.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

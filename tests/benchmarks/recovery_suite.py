@@ -17,7 +17,8 @@ from journal.settings import JournalSettings
 from tests.benchmarks import ours, peers
 from tests.benchmarks.comparison import timed
 from tests.benchmarks.load_generator import Load, run
-from tests.benchmarks.processes import PAUSE_SECONDS, START_SECONDS_MAX, free_port
+from tests.benchmarks.processes import PAUSE_SECONDS, START_SECONDS_MAX
+from tests.system.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

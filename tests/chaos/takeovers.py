@@ -31,7 +31,8 @@ from sos_client.wire.errors import SosError
 from tests.chaos.recording import Recorder
 from tests.histories.checker import Call, check, to_lines
 from tests.histories.log_bytes import BrokenLogError, LogRecord, read_log
-from tests.system.server_process import ServerProcess, free_port
+from tests.system.ports import free_port
+from tests.system.server_process import ServerProcess
 from tests.system.service_process import VOLUME, ServiceProcess
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from tests.fakes.scripted_client import ScriptedClient
+from tests.system.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 START_SECONDS_MAX: Final = 30.0
 STOP_SECONDS_MAX: Final = 30.0
 SERVER: Final = (sys.executable, "-m", "sos_server")
-
-
-def free_port() -> int:
-    """A port below the ephemeral range: it stays free while a server is down between two kills."""
-    while True:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def rss_bytes(pid: int) -> int:

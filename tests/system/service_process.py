@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from journal.birth import create_volume
-from tests.system.server_process import ServerProcess, free_port, rss_bytes
+from tests.system.ports import free_port
+from tests.system.server_process import ServerProcess, rss_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

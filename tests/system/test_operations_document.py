@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.system.server_process import ServerProcess, free_port, serving
+from tests.system.ports import free_port
+from tests.system.server_process import ServerProcess, serving
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
 

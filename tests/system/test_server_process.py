@@ -24,7 +24,8 @@ from sos_client.wire import messages as m
 from sos_client.wire.errors import ErrorCode
 from sos_server.cli import disk_verdict
 from tests.fakes.scripted_client import ScriptedClient, append, data
-from tests.system.server_process import SERVER, ServerProcess, free_port, serving
+from tests.system.ports import free_port
+from tests.system.server_process import SERVER, ServerProcess, serving
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,8 @@ import trio
 
 from journal.gateway.client import open_volume
 from sos_client.serving.access import Right, append_token, new_token
-from tests.system.server_process import free_port, serving
+from tests.system.ports import free_port
+from tests.system.server_process import serving
 from tests.system.service_process import VOLUME, ServiceProcess, children_of, running_cluster
 
 if TYPE_CHECKING:
