@@ -173,5 +173,10 @@ def test_claims_are_paged_in_order_of_paths() -> None:
         claims.add(path, NEW)
     first = claims.page(after=None, limit=3)
     assert ([one.path for one in first.claims], first.more) == (["", "a", "a/b"], True)
+    claims.add("b", NEW)
+    claims.end("c", time_ms=100)
+    assert [one.path for one in claims.page(after="a/b", limit=3).claims] == ["b"]
+    claims.add("c", NEW)
+    claims.end("b", time_ms=100)
     rest = claims.page(after="a/b", limit=3)
     assert ([one.path for one in rest.claims], rest.more) == (["c"], False)
