@@ -228,8 +228,8 @@ class Image:
 
     def _append(self, header: RecordHeader, change: Append) -> Answer:
         file = self.tree.file(change.path)
-        if nodes.size_of(file) != change.size:
-            raise MisfitError(f"{change.path} has {nodes.size_of(file)} bytes, not {change.size}")
+        if (size := nodes.size_of(file)) != change.size:
+            raise MisfitError(f"{change.path} has {size} bytes, not {change.size}")
         extents = file[nodes.EMPTY_FILE_BYTES :] + self._received(header)
         return self.tree.replace(change.path, nodes.pack_file(header.time_ms, extents))
 

@@ -50,12 +50,14 @@ async def append(
         raise refused(JournalCode.TOO_LARGE, f"an append has at most {PUT_BYTES_MAX} bytes; make several")
 
     def check() -> Append:
-        file = preconditions.check_append(journal.pending, path, size=size, modified_ms=modified_ms, claim=claim)
+        file, now_size = preconditions.check_append(
+            journal.pending, path, size=size, modified_ms=modified_ms, claim=claim
+        )
         if len(file) >= EXTENTS_MAX * nodes.EXTENT_BYTES:
-            if 2 * nodes.size_of(file) > EXTENTS_MAX * PUT_BYTES_MAX:
+            if 2 * now_size > EXTENTS_MAX * PUT_BYTES_MAX:
                 raise refused(JournalCode.TOO_LARGE, f"{path} is as large as appends can make it", path=path)
             raise _InTooManyPiecesError
-        return Append(path=path, size=nodes.size_of(file))
+        return Append(path=path, size=now_size)
 
     while True:
         try:

@@ -60,14 +60,17 @@ def check_in_place(image: Image, path: str, *, claim: PathClaim | None) -> Packe
 
 def check_append(
     image: Image, path: str, *, size: int | None, modified_ms: int | None, claim: PathClaim | None
-) -> PackedFile:
-    """The file that is appended to. As `check_in_place`, and CHANGED if it is not of this size and time (None: any)."""
+) -> tuple[PackedFile, int]:
+    """The file that is appended to, and its size.
+
+    As `check_in_place`, and CHANGED if it is not of the size and time that are given (None: any).
+    """
     file = check_in_place(image, path, claim=claim)
     now_ms, now_size = nodes.modified_ms_of(file), nodes.size_of(file)
     if (size is not None and size != now_size) or (modified_ms is not None and modified_ms != now_ms):
         message = f"{path} is not the file of {size} bytes any more: it was appended to, or replaced, by somebody else"
         raise refused(JournalCode.CHANGED, message, path=path, modified_ms=now_ms)
-    return file
+    return file, now_size
 
 
 def check_make_directories(image: Image, path: str, *, claim: PathClaim | None) -> bool:

@@ -109,6 +109,17 @@ def test_a_rename_that_makes_paths_too_long_is_refused(below: str, target: str, 
     assert caught.value.code is JournalCode.BAD_PATH
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 1000])
+def test_the_size_of_a_file_is_that_of_all_its_extents(count: int) -> None:
+    chance = random.Random(count)
+    numbers = [
+        (chance.getrandbits(32), chance.getrandbits(63), chance.getrandbits(32), 2**32 - 1) for _ in range(count)
+    ]
+    file = nodes.pack_file(2**63 - 1, b"".join(nodes.pack_extent(*one) for one in numbers))
+    assert list(nodes.extents_of(file)) == numbers
+    assert nodes.size_of(file) == sum(length for _, _, length, _ in numbers)
+
+
 def test_one_huge_directory_holds_nobody_up_for_long() -> None:
     """Processor time: a tenth of a second each would be felt by every client of the service."""
     written = Written()
