@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import trio
+
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, damaged
 from journal.paths import check_path
 from journal.segment import parse_segment_name
@@ -25,6 +27,8 @@ class Content:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self.joining = trio.Lock()
+        """Held while a file is written again in fewer pieces: each of many who append to it would write all of it."""
 
     async def read(self, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
         """Pieces of a file as the acknowledged image has it now."""

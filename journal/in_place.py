@@ -63,13 +63,14 @@ async def append(
         try:
             return cast("FileStatus", await journal.change(check, operation, data, answers=FileStatus))
         except _InTooManyPiecesError:
-            await _join(journal, path)
+            async with journal.content.joining:  # who waited for it finds the file joined
+                await _join(journal, path)
 
 
 async def _join(journal: Journal, path: str) -> None:
     """Write a file's content again in few pieces, in one change. Nothing if the file is another one meanwhile."""
     file = nodes.find(journal.pending.tree.root, path)
-    if not isinstance(file, bytes):
+    if not isinstance(file, bytes) or len(file) < EXTENTS_MAX * nodes.EXTENT_BYTES:
         return
 
     def check() -> Commit:

@@ -17,6 +17,8 @@ from tests.journal.cluster import content, create, memory_cluster, new_disk, ope
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
+    from journal.nodes import Extent
+
 
 def operation(sequence: int) -> OperationId:
     return OperationId(client=b"a client process", sequence=sequence)
@@ -145,6 +147,30 @@ async def test_a_file_of_many_small_pieces_is_joined_and_goes_on(
             assert not journal.pending.uploads
         async with open_on(servers) as journal:
             assert await content(journal, "f") == expected
+
+
+async def test_of_many_who_append_at_the_same_time_one_joins_the_file(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_place, "EXTENTS_MAX", 50)
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("f", bytes(PUT_BYTES_MAX))
+            for _ in range(49):
+                await journal.append("f", b".")
+            before, extent = journal.log.end, journal.content.extent
+
+            async def from_a_member(one: Extent) -> bytes:
+                await trio.sleep(0.01)
+                return await extent(one)
+
+            monkeypatch.setattr(journal.content, "extent", from_a_member)
+            async with trio.open_nursery() as nursery:
+                for _ in range(20):
+                    nursery.start_soon(journal.append, "f", b".")
+            assert journal.log.end - before < 2 * PUT_BYTES_MAX
+            assert (await journal.stat("f")).size == PUT_BYTES_MAX + 69
 
 
 async def test_a_file_that_changes_while_it_is_joined(
