@@ -271,7 +271,7 @@ class Session:
         holder = refusal.fields.get("holder")
         if not isinstance(holder, bytes) or (told := self.told_holder(holder)) == holder:
             return refusal
-        return RefusedError(refusal.code, **{**refusal.fields, "holder": told})
+        return RefusedError(refusal.code, refusal.message, **{**refusal.fields, "holder": told})
 
     async def _receive_bytes(self) -> bytes:
         """What has come, not much at a time: it is kept while a request before it is worked on. Empty at the end.

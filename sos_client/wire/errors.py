@@ -12,6 +12,8 @@ from collections import defaultdict
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from sos_client.wire.holders import shown_holder
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -208,8 +210,14 @@ class RefusedError(SosError):
 
 
 def sentence_for(code: ErrorCode, fields: Mapping[str, FieldValue]) -> str:
-    """The table's sentence with these fields filled in; bytes are shown in hexadecimal."""
-    shown = defaultdict(lambda: "?", {k: v.hex() if isinstance(v, bytes) else v for k, v in fields.items()})
+    """The table's sentence with these fields filled in; bytes are shown in hexadecimal, of a holder its digest.
+
+    Sentences go into logs, where the secret must not be.
+    """
+    shown: dict[str, FieldValue] = defaultdict(lambda: "?")
+    for name, value in fields.items():
+        visible = shown_holder(value) if name == "holder" and isinstance(value, bytes) else value
+        shown[name] = visible.hex() if isinstance(visible, bytes) else visible
     return REFUSALS[code].sentence.format_map(shown)
 
 
