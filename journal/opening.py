@@ -222,7 +222,7 @@ class _Driver:
                 client = await self._links.of(request.member)
                 answer = await self._ask(request, client)
             except RefusedError as error:
-                answer = meaning_of(request.member, error)
+                answer = meaning_of(request, error)
             except JournalError as error:
                 if error.code is JournalCode.TOO_NEW:
                     raise

@@ -39,6 +39,7 @@ from journal.takeover_messages import (
     Ask,
     Assemble,
     Assembled,
+    Early,
     Extend,
     Extended,
     Fence,
@@ -98,6 +99,7 @@ class Takeover:
     full: frozenset[Member] = _NOBODY
     headless: frozenset[SegmentName] = frozenset()  # segments whose header some copy has damaged
     spent: frozenset[Member] = _NOBODY  # claimed with the last epoch that a header can have: no owner can claim them
+    early: frozenset[Member] = _NOBODY  # their clocks do not let them take our claim yet
     granted: frozenset[Member] = _NOBODY
     reads: frozenset[Told] = frozenset()  # what members told us after they granted: only this makes the chain
     end: Base | None = None
@@ -106,8 +108,6 @@ class Takeover:
     written: frozenset[Member] = _NOBODY
     header_end: Base | None = None
     refusal: Refusal | None = None
-
-    # ---- what others ask
 
     @property
     def membership(self) -> Membership:
@@ -155,8 +155,6 @@ class Takeover:
             return self
         return _advance(_note(self, answer))
 
-    # ---- parts
-
     @property
     def _concerned(self) -> Membership:
         """Who has a say in the header being written; before there is one, who has a say at all."""
@@ -165,7 +163,7 @@ class Takeover:
     @property
     def _out(self) -> frozenset[Member]:
         """Of no use to this attempt any more."""
-        return self.silent | self.gone | self.refusing | self.full | self.spent
+        return self.silent | self.gone | self.refusing | self.full | self.spent | self.early
 
     @property
     def _to_fence(self) -> frozenset[Member]:
@@ -260,6 +258,8 @@ def _note(state: Takeover, answer: Answer) -> Takeover:
             return replace(state, granted=state.granted | {member})
         case Overtaken(member=member, epoch=epoch):
             return replace(state, refusing=state.refusing | {member}, highest=max(state.highest, epoch))
+        case Early(member=member):
+            return replace(state, early=state.early | {member})
         case Assembled(end=end):
             return replace(state, end=end)
         case NotAssembled(lsn=lsn, reason=reason):
@@ -274,15 +274,13 @@ def _note(state: Takeover, answer: Answer) -> Takeover:
 def _told(state: Takeover, told: Told) -> Takeover:
     if state.phase is not Phase.ASKING and is_newer(told, state.epoch):
         return replace(state, refusing=state.refusing | {told.member}, highest=max(state.highest, told.epoch))
-    facts = state.facts | told.facts
+    facts, known = state.facts | told.facts, state.known | members_named(told.facts)
     if is_spent(told.epoch):
-        return replace(
-            state, facts=facts, known=state.known | members_named(told.facts), spent=state.spent | {told.member}
-        )
+        return replace(state, facts=facts, known=known, spent=state.spent | {told.member})
     return replace(
         state,
         facts=facts,
-        known=state.known | members_named(told.facts),
+        known=known,
         highest=max(state.highest, told.epoch, *(one.epoch for one in told.facts), 0),
         answered=state.answered | {told.member},
         headless=state.headless | told.damaged,
@@ -422,7 +420,7 @@ def _in_doubt(state: Takeover) -> Takeover:
     """LOST only if nobody is away who could still come back and say what there was."""
     stuck = _stuck(state)
     assert stuck.refusal is not None
-    if stuck.refusal.reason is Reason.OVERTAKEN or stuck.refusal.missing:
+    if stuck.refusal.reason is Reason.OVERTAKEN or stuck.refusal.missing | stuck.refusal.early:
         return stuck
     last = newest(state.chain_facts)
     return _refuse(state, Reason.LOST, lsn=last.start, detail=f"LOST: segment {last.name} may have lost its end")
@@ -434,10 +432,10 @@ def _stuck(state: Takeover) -> Takeover:
 
 def _refuse(state: Takeover, reason: Reason, *, lsn: int | None = None, detail: str = "") -> Takeover:
     everybody = frozenset(state.membership.members) if state.facts else state.known
-    full, spent = state.full & everybody, state.spent & everybody
+    full, spent, early = state.full & everybody, state.spent & everybody, state.early & everybody
     missing = everybody - (state.answered - state.silent) - state.lost - spent
     refusal = Refusal(reason=reason, missing=missing, lost=state.lost, full=full, spent=spent, lsn=lsn, detail=detail)
-    return replace(state, phase=Phase.REFUSED, refusal=replace(refusal, doubtful=doubtful(state)))
+    return replace(state, phase=Phase.REFUSED, refusal=replace(refusal, early=early, doubtful=doubtful(state)))
 
 
 _STEPS = {

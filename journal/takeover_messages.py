@@ -114,6 +114,13 @@ class Overtaken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Early:
+    """The member refused our claim, though nobody has a newer one: its clock must come to that epoch first."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
     """The chain's end."""
 
@@ -143,7 +150,9 @@ class Written:
     end: Base
 
 
-Answer: TypeAlias = Told | Gone | Silent | Full | Granted | Overtaken | Assembled | NotAssembled | Extended | Written
+Answer: TypeAlias = (
+    Told | Gone | Silent | Full | Granted | Overtaken | Early | Assembled | NotAssembled | Extended | Written
+)
 
 
 class Reason(Enum):
@@ -165,6 +174,7 @@ class Refusal:
     lost: frozenset[Member] = frozenset()
     full: frozenset[Member] = frozenset()
     spent: frozenset[Member] = frozenset()  # claimed with the last epoch: they can be read, and never be claimed again
+    early: frozenset[Member] = frozenset()  # their clocks do not let them take our claim yet
     doubtful: frozenset[Member] = frozenset()  # their servers say that the newest segment may have lost its end there
     lsn: int | None = None
     detail: str = ""

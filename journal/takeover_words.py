@@ -16,12 +16,13 @@ from journal.errors import (
 )
 from journal.recovery import newest
 from journal.takeover import doubtful
-from journal.takeover_messages import Answer, Full, Gone, Overtaken, Reason, Silent
+from journal.takeover_messages import Answer, Early, Fence, Full, Gone, Overtaken, Reason, Silent
 from sos_client.wire.errors import ErrorCode, RefusedError
 
 if TYPE_CHECKING:
     from journal.membership import Member
     from journal.takeover import Takeover
+    from journal.takeover_messages import Ask, Extend, Read, Write
 
 _NEWER_CLAIM: Final = frozenset({ErrorCode.STALE_EPOCH, ErrorCode.FENCED})
 _FULL: Final = (
@@ -34,6 +35,10 @@ _IN_DOUBT: Final = (
 )
 _NOBODY_HAS_IT: Final = "sos-journal repair --accept-loss says what would be given up to go on, and asks"
 _NOTHING_LEFT: Final = "nothing is left to go on from: restore a backup into another volume"
+_EARLY: Final = (
+    "somebody who may fence has claimed another member that far ahead, or the clocks of these are slow: they take the "
+    "claim when their clocks have come to it, or when that member is stopped"
+)
 _SPENT: Final = (
     "somebody who may fence has claimed these with the last epoch that there is: they can be read, but never be "
     "written again. If enough others are left, replace them; else restore the volume into another one"
@@ -51,11 +56,14 @@ def given_up(state: Takeover) -> str:
     return "; ".join(parts)
 
 
-def meaning_of(member: Member, error: RefusedError) -> Answer:
+def meaning_of(request: Ask | Read | Fence | Extend | Write, error: RefusedError) -> Answer:
     """What a member's refusal means for a takeover."""
+    member = request.member
     if error.code in _NEWER_CLAIM:
-        epoch = error.fields.get("epoch")
-        return Overtaken(member=member, epoch=epoch if isinstance(epoch, int) else 0)
+        told = error.fields.get("epoch")
+        epoch = told if isinstance(told, int) else 0
+        is_early = isinstance(request, Fence) and epoch < request.epoch
+        return Early(member=member) if is_early else Overtaken(member=member, epoch=epoch)
     if error.code is ErrorCode.NOT_FOUND:
         return Gone(member=member)
     if error.code in FULL:
@@ -70,15 +78,18 @@ def refusal_of(volume: str, state: Takeover) -> JournalError:
     refusal = state.refusal
     assert refusal is not None
     missing, lost, full, spent = map(_names, (refusal.missing, refusal.lost, refusal.full, refusal.spent))
-    in_doubt = _names(refusal.doubtful)
+    early, in_doubt = _names(refusal.early), _names(refusal.doubtful)
     match refusal.reason:
         case Reason.MISSING:
             what = f"too few members of volume {volume} answer"
             found = [("not answering", missing), ("lost", lost), ("claimed for ever", spent), ("full", full)]
+            found.append((f"not ready for epoch {state.epoch}", early))
             parts = "; ".join(f"{how}: {members}" for how, members in found if members)
             message = f"{what} ({parts})" if parts else what
             if spent:
                 message += f"; {_SPENT}"
+            if early:
+                message += f"; {_EARLY}"
             if in_doubt:
                 message += f"; damaged: {in_doubt}: {_IN_DOUBT}"
             if full:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.wire.errors import ErrorCode, RefusedError
+from sos_client.wire.limits import EPOCHS_AHEAD_MAX
 from sos_client.wire.messages import ObjectInfo
 from sos_client.wire.names import check_name
 from sos_server.appender import Appender
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Appender", "Claim", "Namespace"]
 
 READ_BYTES_MAX: Final = 1 << 20
-EPOCHS_AHEAD_MAX: Final = 1 << 10
-"""A claim's epoch may be so far above the one before, or up to one for each second since 1970: so that one claim cannot
-use them up, and the next may follow it on every server, whatever epoch it has there. With the last of all epochs a
-namespace could never be claimed again; those of a journal's volume have 32 bits, so that the seconds leave enough."""
 
 
 class Namespace:
@@ -88,13 +85,14 @@ class Namespace:
                 self._coming_claim = None
 
     def _check_reach(self, claim: Claim) -> None:
-        """Refuse an epoch that leaves too few for those who come after."""
+        """Refuse an epoch that leaves too few for those who come after, whatever the present one is.
+
+        A claim must be able to follow on all servers that one of them was given, in one step.
+        """
         epoch, holder = (self._stored.claim.epoch, self._stored.claim.holder) if self._stored.claim else (0, b"")
-        last = max(epoch + EPOCHS_AHEAD_MAX, int(self._store.wall_clock()))
+        last = int(self._store.wall_clock()) + EPOCHS_AHEAD_MAX
         if claim.epoch > last:
-            sentence = (
-                f"epoch {claim.epoch} is too far from {epoch}, the present one: {last} is the last that may follow"
-            )
+            sentence = f"epoch {claim.epoch} is too far ahead of this server's clock: {last} is the last for now"
             raise RefusedError(ErrorCode.STALE_EPOCH, sentence, epoch=epoch, holder=holder)
 
     async def start_append(

@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Final
 from journal.errors import JournalCode, refused
 from journal.gateway import messages as m
 from sos_client.wire.errors import ProtocolError
+from sos_client.wire.limits import EPOCHS_AHEAD_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from journal.volume import FileStatus
 
-EPOCH_MAX: Final = 1 << 40
-"""An epoch counts takeovers: one a millisecond would need 34 years for these."""
-EPOCH_JUMP_MAX: Final = 1 << 20
-"""Between two answers that one client sees."""
 ENTRIES_KEPT_MAX: Final = 1_000_000
 CHARACTERS_KEPT_MAX: Final = 64 << 20
 """Of all pages together, as in the JVM: a listing is kept in memory, and a service must not fill that."""
@@ -50,10 +47,11 @@ class Kept:
             )
 
 
-def check_epoch(epoch: int, seen: int) -> None:
-    """What an epoch cannot be: one that has got in would keep every true answer out."""
-    if epoch > EPOCH_MAX or (seen and epoch - seen > EPOCH_JUMP_MAX):
-        raise ProtocolError(f"answered for epoch {epoch}, which cannot be: the highest seen is {seen}")
+def check_epoch(epoch: int, now_seconds: float) -> None:
+    """What an epoch cannot be by this machine's clock: one that has got in would keep every true answer out."""
+    last = int(now_seconds) + 2 * EPOCHS_AHEAD_MAX
+    if epoch > last:
+        raise ProtocolError(f"answered for epoch {epoch}, which cannot be: by this machine's clock the last is {last}")
 
 
 def check_answer(request: m.Request, answer: m.Answer) -> None:

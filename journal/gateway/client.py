@@ -7,6 +7,7 @@ the error says whether the change may have been made (OUTCOME_UNKNOWN) or was no
 from __future__ import annotations
 
 import random
+import time
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -48,12 +49,14 @@ A = TypeVar("A", bound=m.Answer)
 class ClientSettings:
     """`seconds`: how long one operation may take in all, retries included. `chance`: for runs that are repeatable.
 
+    `wall_clock`: seconds since 1970, which bound the epochs that are believed.
     `on_trouble` is told what went wrong each time that an operation is about to be tried again.
     """
 
     seconds: float = limits.CLIENT_SECONDS
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(pause_seconds_max=PAUSE_SECONDS_MAX))
     chance: random.Random = field(default_factory=random.SystemRandom)
+    wall_clock: Callable[[], float] = time.time
     on_trouble: Callable[[SosError], None] | None = None
 
 
@@ -310,7 +313,7 @@ class RemoteVolume:
 
     def _check_epoch(self, link: ServiceLink) -> None:
         try:
-            check_epoch(link.epoch, self.epoch)
+            check_epoch(link.epoch, self._settings.wall_clock())
         except ProtocolError:
             link.usable = False
             raise

@@ -37,6 +37,9 @@ IDENTITY_BYTES: Final = 16
 
 OFFSET_MAX: Final = (1 << 63) - 1
 """Offsets, sizes and epochs fit a signed 64-bit integer, so every language has a type for them."""
+EPOCHS_AHEAD_MAX: Final = 1 << 20
+"""An epoch is at most this plus one for each second since 1970, so that no claim uses them up, and none takes a member
+so far ahead that the others cannot follow. Who only reads epochs allows as much again, as clocks differ."""
 CRC_MAX: Final = (1 << 32) - 1
 
 LIST_ENTRIES_MAX: Final = 1000

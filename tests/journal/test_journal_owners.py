@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,12 @@ import trio.testing
 
 from journal.catching_up import Filling
 from journal.copies import DirectoryCopy
-from journal.errors import JournalCode, JournalError
+from journal.errors import JournalCode, JournalError, UnavailableError
 from journal.index_snapshot import parse_snapshot_name
 from journal.reading import open_reader
 from journal.settings import JournalSettings
 from journal.volume import PUT_BYTES_MAX, OperationId, PathClaim
+from sos_client.wire.errors import RefusedError
 from sos_client.wire.holders import shown_holder
 from tests.journal.cluster import (
     VOLUME,
@@ -130,6 +132,30 @@ async def test_an_owner_that_was_fenced_somewhere_gives_up_when_too_few_others_f
                 await journal.put("b", b"2")
         async with open_on(servers) as journal:
             await journal.put("b", b"2")
+
+
+async def test_claims_that_one_member_was_given_on_and_on_hold_no_takeover_up_for_long(
+    autojump_clock: MockClock,
+) -> None:
+    """Somebody who may fence takes one member as far ahead as it goes: the others can follow, a moment later."""
+    async with simulated_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("a", b"1")
+        async with surroundings(servers, "stray").open_member("a:7400") as client:
+            epoch = int(servers.world.wall_clock())
+            for step in [*(1 << bits for bits in range(24, -1, -1)), 0, *[1000] * 50]:
+                with contextlib.suppress(RefusedError):
+                    await client.fence(VOLUME, epoch + step, b"s" * 16)
+                    epoch += step
+            assert epoch > servers.world.wall_clock()
+        with trio.fail_after(10):
+            taken_over = False
+            while not taken_over:
+                with contextlib.suppress(UnavailableError):
+                    async with open_on(servers) as journal:
+                        assert await content(journal, "a") == b"1"
+                        taken_over = journal.epoch > epoch
 
 
 async def test_nothing_is_written_after_the_end(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:

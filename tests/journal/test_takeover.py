@@ -282,8 +282,8 @@ def test_members_without_room_are_not_called_silent() -> None:
     assert error.code is JournalCode.NO_SPACE
     assert "full: B:7400, C:7400" in error.message
     assert "reserve_bytes" in error.message
-    assert meaning_of(A, RefusedError(ErrorCode.NO_SPACE, free=0)) == Full(member=A)
-    assert meaning_of(A, RefusedError(ErrorCode.QUOTA, used=1, quota=1)) == Full(member=A)
+    assert meaning_of(Ask(member=A), RefusedError(ErrorCode.NO_SPACE, free=0)) == Full(member=A)
+    assert meaning_of(Ask(member=A), RefusedError(ErrorCode.QUOTA, used=1, quota=1)) == Full(member=A)
 
 
 def test_a_member_that_was_claimed_for_ever_takes_no_part_and_spoils_no_epoch() -> None:
@@ -305,6 +305,25 @@ def test_too_many_members_that_were_claimed_for_ever_are_named() -> None:
     assert error.code is JournalCode.UNAVAILABLE
     assert "claimed for ever: B:7400, C:7400" in error.message
     assert "never be written again" in error.message
+
+
+def test_members_whose_clocks_hold_a_claim_back_are_not_somebody_else() -> None:
+    state = begin(A, B, C)
+    for who, epoch in ((A, 2000), (B, 1), (C, 1)):
+        state = state.receive(told(who, epoch))
+    state = state.receive(Granted(member=A)).receive(told(A, 2001))
+    for who in (B, C):
+        refusal = RefusedError(ErrorCode.STALE_EPOCH, epoch=1, holder=b"")
+        state = state.receive(meaning_of(Fence(member=who, epoch=2001), refusal))
+    assert state.refusal is not None
+    assert state.refusal.early == {B, C}
+    error = refusal_of("payments", state)
+    assert error.code is JournalCode.UNAVAILABLE
+    assert "not ready for epoch 2001: B:7400, C:7400" in error.message
+    assert "clocks" in error.message
+    newer = RefusedError(ErrorCode.STALE_EPOCH, epoch=2001, holder=b"")
+    assert meaning_of(Fence(member=B, epoch=2001), newer) == Overtaken(member=B, epoch=2001)
+    assert meaning_of(Ask(member=B), refusal) == Overtaken(member=B, epoch=1)
 
 
 def in_doubt(*doubtful: Member, silent: frozenset[Member] = frozenset()) -> Takeover:

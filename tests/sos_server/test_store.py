@@ -14,8 +14,8 @@ import trio.testing
 from journal.disk import DiskLockedError, open_disk
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, RefusedError
-from sos_client.wire.limits import OFFSET_MAX
-from sos_server.namespace import EPOCHS_AHEAD_MAX, Claim, Namespace
+from sos_client.wire.limits import EPOCHS_AHEAD_MAX, OFFSET_MAX
+from sos_server.namespace import Claim, Namespace
 from sos_server.object_layout import CHUNK_BYTES
 from sos_server.object_store import ObjectStore
 from tests.sos_server.real_store import NO_IDLE_COPY, ONE, TWO, Client, refused, running
@@ -166,17 +166,22 @@ async def test_claims_only_grow(namespace: Namespace) -> None:
 
 @pytest.mark.parametrize("seconds", [1000.0, 1_900_000_000.0])
 async def test_no_claim_uses_up_the_epochs(seconds: float, tmp_path: Path) -> None:
-    """By the clock's seconds, or by what follows the present one; a journal's volume has epochs of 32 bits."""
-    last = max(3 + EPOCHS_AHEAD_MAX, int(seconds))
-    async with running(tmp_path / "root", time=lambda: seconds) as store:
+    """One for each second since 1970, and some more, whatever the present one is; a journal's have 32 bits."""
+    last = int(seconds) + EPOCHS_AHEAD_MAX
+    clock = [seconds]
+    async with running(tmp_path / "root", time=lambda: clock[-1]) as store:
         namespace = await store.namespace("n", create=True)
         await namespace.fence(Claim(epoch=3, holder=ONE))
         for epoch in (last + 1, 1 << 31, 1 << 62, OFFSET_MAX):
             with refused(ErrorCode.STALE_EPOCH, epoch=3, holder=ONE):
                 await namespace.fence(Claim(epoch=epoch, holder=TWO))
         await namespace.fence(Claim(epoch=last, holder=TWO))
+        with refused(ErrorCode.STALE_EPOCH, epoch=last, holder=TWO):
+            await namespace.fence(Claim(epoch=last + 1, holder=ONE))
+        clock.append(seconds + 1)
         await namespace.fence(Claim(epoch=last + 1, holder=ONE))
-        await namespace.fence(Claim(epoch=last + 1 + EPOCHS_AHEAD_MAX, holder=TWO))
+        clock.append(seconds - 3600)
+        await namespace.fence(Claim(epoch=last + 1, holder=ONE))
 
 
 async def test_a_namespace_never_claimed_has_epoch_0_and_no_holder(namespace: Namespace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,13 +12,11 @@ import trio
 import trio.testing
 
 from journal.errors import JournalCode, JournalError
-from journal.gateway import answer_checks, limits
+from journal.gateway import limits
 from journal.gateway import messages as m
 from journal.gateway.answer_checks import (
     CHARACTERS_KEPT_MAX,
     ENTRIES_KEPT_MAX,
-    EPOCH_JUMP_MAX,
-    EPOCH_MAX,
     Kept,
     bytes_due,
     check_answer,
@@ -29,6 +28,7 @@ from journal.gateway.encoding import encode
 from journal.volume import ClaimedPath, FileStatus, OperationId, PathClaim
 from sos_client.wire.errors import ProtocolError
 from sos_client.wire.frames import FrameSplitter
+from sos_client.wire.limits import EPOCHS_AHEAD_MAX
 from tests.journal.gateway.conftest import HELLO, OPEN, Service
 
 if TYPE_CHECKING:
@@ -145,11 +145,13 @@ def test_what_is_written_is_a_file_of_that_size() -> None:
 
 
 def test_epochs_that_cannot_be() -> None:
-    check_epoch(EPOCH_MAX, 0)
-    check_epoch(5 + EPOCH_JUMP_MAX, 5)
-    for epoch, seen in ((EPOCH_MAX + 1, 0), (6 + EPOCH_JUMP_MAX, 5)):
-        with pytest.raises(ProtocolError):
-            check_epoch(epoch, seen)
+    """What a server of the same clock lets somebody claim can be, also when the clocks differ by days."""
+    for now_seconds in (0.0, 1_900_000_000.7):
+        last = int(now_seconds) + 2 * EPOCHS_AHEAD_MAX
+        check_epoch(last, now_seconds)
+        for epoch in (last + 1, 2**63 - 1):
+            with pytest.raises(ProtocolError):
+                check_epoch(epoch, now_seconds)
 
 
 def test_what_is_kept_of_all_pages_is_bounded() -> None:
@@ -216,6 +218,19 @@ LIES: list[tuple[tuple[m.Answer | m.Data, ...], Callable[[RemoteVolume], Awaitab
 ]
 
 
+async def test_a_running_client_follows_an_epoch_that_somebody_took_as_far_as_the_clock_goes(service: Service) -> None:
+    async def dial(_address: str) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        return service.connect().stream
+
+    async with open_volume(["a"], "payments", dial=dial, settings=ClientSettings(seconds=5)) as volume:
+        assert (await volume.stat("")).is_directory
+        assert volume.epoch == 1
+        service.volume.epoch = int(time.time()) + EPOCHS_AHEAD_MAX
+        assert (await volume.stat("")).is_directory
+        assert volume.epoch == service.volume.epoch
+
+
 @pytest.mark.parametrize("lie", range(len(LIES)))
 async def test_a_liar_is_left_and_the_true_service_asked(
     lie: int, service: Service, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
@@ -234,6 +249,6 @@ async def test_a_liar_is_left_and_the_true_service_asked(
     settings = ClientSettings(seconds=20, on_trouble=troubles.append)
     async with open_volume(["liar", "true"], "payments", dial=dial, settings=settings) as volume:
         await asking(volume)
-        assert 0 < volume.epoch < answer_checks.EPOCH_JUMP_MAX
+        assert volume.epoch == service.volume.epoch
         assert (await volume.stat("f")).size == 3
     assert [type(one) for one in troubles] == [ProtocolError]

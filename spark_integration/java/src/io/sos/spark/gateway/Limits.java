@@ -12,10 +12,8 @@ final class Limits {
     /** Of one directory, over all pages: a listing is kept in memory, and a service must not fill it. */
     static final int LIST_ENTRIES_IN_ALL_MAX = 1_000_000;
     static final long LIST_CHARACTERS_IN_ALL_MAX = 64L * 1024 * 1024;
-    /** An epoch counts takeovers: one a millisecond would need 34 years for these. */
-    static final long EPOCH_MAX = 1L << 40;
-    /** Between two answers that one process sees. */
-    static final long EPOCH_JUMP_MAX = 1L << 20;
+    /** Servers let nobody claim an epoch above the seconds since 1970 and 2^20; as much again, as clocks differ. */
+    static final long EPOCHS_AHEAD_MAX = 2L << 20;
 
     static final int ERROR_FIELDS_MAX = 16;
     static final int INSTANCE_BYTES = 16;

@@ -1,5 +1,6 @@
 package io.sos.spark.gateway;
 
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
@@ -19,8 +20,10 @@ final class SeenEpoch {
         if (epoch != 0 && epoch < seen) {
             throw new ProtocolException("answered for epoch " + epoch + ", but the volume is at epoch " + seen);
         }
-        if (epoch > Limits.EPOCH_MAX || (seen != 0 && epoch - seen > Limits.EPOCH_JUMP_MAX)) {
-            throw new ProtocolException("answered for epoch " + epoch + ", which cannot be: the highest seen is " + seen);
+        long last = TimeUnit.MILLISECONDS.toSeconds(System.currentTimeMillis()) + Limits.EPOCHS_AHEAD_MAX;
+        if (epoch > last) {
+            throw new ProtocolException("answered for epoch " + epoch + ", which cannot be: by this machine's clock the last is "
+                    + last);
         }
     }
 

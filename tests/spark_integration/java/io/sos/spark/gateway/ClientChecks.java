@@ -479,13 +479,22 @@ public final class ClientChecks {
             equal(ServiceCode.TOO_LARGE, refusal.code());
         });
         checks.check("an epoch that cannot be does not keep the true ones out", () -> {
-            for (long epoch : new long[] {Long.MAX_VALUE, (1L << 40) + 1, 1L + (1L << 20) + 1}) {
+            for (long epoch : new long[] {Long.MAX_VALUE, (1L << 40) + 1, seconds() + (2L << 20) + 100}) {
                 MsgpackWriter poison = status(new MsgpackWriter().array(2).number(epoch), "x", 1);
                 try (Scripted rogue = new Scripted(frame(0xa3, poison))) {
                     VolumeClient client = client(20, rogue.address(), service);
                     equal(ServiceCode.NOT_FOUND, thrown(RefusedException.class, () -> client.stat("x")).code());
                     is(rogue.requests.get() > 0);
                 }
+            }
+        });
+        checks.check("a running client follows an epoch that somebody took as far as the clock goes", () -> {
+            long far = seconds() + (1L << 20);
+            try (Scripted only = new Scripted(frame(0xa3, status(new MsgpackWriter().array(2).number(1), "x", 1)))) {
+                VolumeClient client = client(8, only.address());
+                equal(1L, client.stat("x").size());
+                only.answer = frame(0xa3, status(new MsgpackWriter().array(2).number(far), "x", 2));
+                equal(2L, client.stat("x").size());
             }
         });
         checks.check("an answer that is refused leaves no epoch behind", () -> {
@@ -495,6 +504,10 @@ public final class ClientChecks {
                 equal(ServiceCode.NOT_FOUND, thrown(RefusedException.class, () -> client.stat("x")).code());
             }
         });
+    }
+
+    private static long seconds() {
+        return System.currentTimeMillis() / 1000;
     }
 
     private interface Asking {
@@ -547,13 +560,15 @@ public final class ClientChecks {
         final AtomicInteger requests = new AtomicInteger();
         volatile long epoch = 1;
         volatile boolean greets = true;
+        volatile byte[] answer;
         private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
 
         Scripted(byte[] answer) throws IOException {
+            this.answer = answer;
             Thread thread = new Thread(() -> {
                 while (!listener.isClosed()) {
                     try (Socket client = listener.accept()) {
-                        serve(client, answer);
+                        serve(client);
                     } catch (IOException e) {
                         // the next one
                     }
@@ -563,7 +578,7 @@ public final class ClientChecks {
             thread.start();
         }
 
-        private void serve(Socket client, byte[] answer) throws IOException {
+        private void serve(Socket client) throws IOException {
             DataInputStream in = new DataInputStream(client.getInputStream());
             DataOutputStream out = new DataOutputStream(client.getOutputStream());
             for (int i = 0; ; i++) {
