@@ -50,7 +50,7 @@ final class Retries {
             mayBeDone = true;
         }
         if (code.again() == ServiceCode.Again.NO) {
-            throw refusal;
+            throw isChange && mayBeDone && code.isOfConversation() ? unknown(refusal, address) : refusal;
         }
         if (code == ServiceCode.VOLUME_NOT_FOUND) {
             withoutVolume.add(address);
@@ -110,7 +110,7 @@ final class Retries {
             tried += ", before that " + before;
         }
         if (isChange && mayBeDone) {
-            return new OutcomeUnknownException(tried + ". Outcome unknown: it may or may not have been done.", cause);
+            return unknown(tried, cause);
         }
         tried += ". Nothing was changed.";
         if (!wasReached) {
@@ -118,6 +118,15 @@ final class Retries {
                     + " fs.sos.service and fs.sos.tls as it needs them?";
         }
         return new ServiceUnavailableException(tried, cause);
+    }
+
+    /** It may have been done before: that this service did not look at it now does not say that it was not. */
+    private IOException unknown(RefusedException refusal, ServiceAddress address) {
+        return unknown(what + ": " + said(address, refusal), refusal);
+    }
+
+    private static IOException unknown(String tried, IOException cause) {
+        return new OutcomeUnknownException(tried + ". Outcome unknown: it may or may not have been done.", cause);
     }
 
     /** Some of Java's exceptions have no message: their name is one. */

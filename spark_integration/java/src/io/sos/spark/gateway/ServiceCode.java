@@ -63,6 +63,11 @@ public enum ServiceCode {
         };
     }
 
+    /** Whether it is about the connection and who is there: the request was not looked at. */
+    boolean isOfConversation() {
+        return number >= VERSION.number || this == UNKNOWN;
+    }
+
     /** A code that is not in the table is final. */
     static ServiceCode of(int number) {
         for (ServiceCode code : values()) {

@@ -360,6 +360,22 @@ public final class ClientChecks {
                 thrown(OutcomeUnknownException.class, () -> client.write(fresh(), content("x"), true, null));
             }
         });
+        checks.check("who may have made a change, and then asks who that is, has left its outcome unknown", () -> {
+            for (int code : new int[] {50, 51, 52, 53, 54, 57, 999}) {
+                try (Scripted forgetful = new Scripted(refusal(30, "the quorum was lost", "x", "y"))) {
+                    VolumeClient client = client(20, forgetful.address());
+                    FutureTask<IOException> change = new FutureTask<>(() -> thrown(
+                            IOException.class, () -> client.write(fresh(), content("x"), true, null)));
+                    new Thread(change).start();
+                    while (forgetful.requests.get() == 0) {
+                        LockSupport.parkNanos(1_000_000);
+                    }
+                    forgetful.answer = refusal(code, "who are you?", "x", "y");
+                    is(change.get() instanceof OutcomeUnknownException);
+                    is(change.get().getMessage().contains("who are you?"));
+                }
+            }
+        });
         checks.check("a code from the future is final", () -> {
             try (Scripted odd = new Scripted(refusal(999, "because", "x", "y"))) {
                 VolumeClient client = client(20, odd.address());
