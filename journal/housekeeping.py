@@ -292,7 +292,7 @@ class Housekeeping:
             return
         for path, extent in await beside(image.item_count, lambda: list(_extents_in(image, segments))):
             data = await self._journal.content.extent(extent)
-            await self._journal.wait_room()
+            await self._journal.log.wait_room()
             self._journal.write(Relocate(path=path, object=extent.object, offset=extent.offset), data)
             await self._journal.log.acknowledged.wait(self._journal.log.end)  # one at a time: writers come first
 

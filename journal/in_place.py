@@ -85,7 +85,7 @@ async def _join(journal: Journal, path: str) -> None:
             if extent is not None:
                 held += await journal.content.extent(extent)
             while len(held) >= PUT_BYTES_MAX or (held and extent is None):
-                await journal.wait_room()
+                await journal.log.wait_room()
                 journal.write(Chunk(upload=upload, offset=written), bytes(held[:PUT_BYTES_MAX]))
                 written += len(held[:PUT_BYTES_MAX])
                 del held[:PUT_BYTES_MAX]

@@ -31,7 +31,7 @@ from journal.change import (
     encode_change,
 )
 from journal.content import Content
-from journal.errors import JournalCode, JournalError, UnavailableError, refused
+from journal.errors import JournalCode, JournalError, refused
 from journal.housekeeping import Housekeeping
 from journal.local_log import open_local_log
 from journal.log import Log
@@ -158,7 +158,7 @@ class Journal:
     ) -> bool:
         log = self.log
         log.acknowledged.check()
-        if log.unacknowledged_bytes > self.settings.unacknowledged_bytes_max or len(payload) > PUT_BYTES_MAX:
+        if log.is_full or len(payload) > PUT_BYTES_MAX:
             return False
         check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
         answer = self._decide(check, operation, payload, payload_crc=payload_crc, answers=FileStatus)
@@ -310,8 +310,8 @@ class Journal:
         while waiting: the record is written all the same, and the operation's answer is kept.
         """
         self.log.acknowledged.check()
-        if self.log.unacknowledged_bytes > self.settings.unacknowledged_bytes_max:
-            await self.wait_room()
+        if self.log.is_full:
+            await self.log.wait_room()
         operation = operation or self._next_operation()
         answer = self._decide(check, operation, payload, nothing=nothing, answers=answers)
         if self.log.acknowledged.lsn < self.log.end:
@@ -389,19 +389,6 @@ class Journal:
                 lived_ms = header.time_ms - cast("SegmentHeader", change).paused_ms
                 self.housekeeping.segment_opened(self.acknowledged.copy(answers), lived_ms)
             self.acknowledged.apply_own(header, change)
-
-    async def wait_room(self) -> None:
-        """Bounded memory: wait until most of what was written is acknowledged. Nothing has been done yet."""
-        if self.log.unacknowledged_bytes <= self.settings.unacknowledged_bytes_max:
-            return
-        enough = self.log.end - self.settings.unacknowledged_bytes_max // 2
-        try:
-            await self.log.acknowledged.wait(enough)
-        except UnavailableError as error:
-            if error.code is JournalCode.OUTCOME_UNKNOWN:
-                message = "too much waits for members that do not answer; the change was not made"
-                raise UnavailableError(JournalCode.UNAVAILABLE, message) from error
-            raise
 
     def _next_operation(self) -> OperationId:
         self._sequence += 1

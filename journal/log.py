@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from journal.acknowledgement import Acknowledgement
+from journal.errors import JournalCode, UnavailableError
 from journal.log_tail import LogTail
 from journal.record import NO_CLIENT, Kind, Lsn, encode_record
 from journal.recovery import Base, Link
@@ -57,6 +58,7 @@ class Log:
         self.on_acknowledged: Callable[[], None] = lambda: None
         self.segment_lived_ms = timekeeper.last_ms - end.segment.paused_ms  # when the segment at hand was opened
         self._opened_lsn = end.lsn
+        self._unacknowledged_bytes_max = settings.unacknowledged_bytes_max
         self._timekeeper = timekeeper
         self._wall_ms = wall_ms
 
@@ -70,8 +72,9 @@ class Log:
         return self.end - self.segment.start
 
     @property
-    def unacknowledged_bytes(self) -> int:
-        return self.end - self.acknowledged.lsn
+    def is_full(self) -> bool:
+        """Whether what is written and not acknowledged takes as much memory as it may."""
+        return self.end - self.acknowledged.lsn > self._unacknowledged_bytes_max
 
     @property
     def has_content(self) -> bool:
@@ -158,6 +161,18 @@ class Log:
         gone = [link for link in self.links if link.end is not None and link.end <= lsn]
         self.links = self.links[len(gone) :]
         return gone
+
+    async def wait_room(self) -> None:
+        """Bounded memory: wait until most of what was written is acknowledged. Nothing has been done yet."""
+        if not self.is_full:
+            return
+        try:
+            await self.acknowledged.wait(self.end - self._unacknowledged_bytes_max // 2)
+        except UnavailableError as error:
+            if error.code is JournalCode.OUTCOME_UNKNOWN:
+                message = "too much waits for members that do not answer; the change was not made"
+                raise UnavailableError(JournalCode.UNAVAILABLE, message) from error
+            raise
 
     def advanced(self) -> None:
         """Some member has come further: acknowledge what k of them have."""

@@ -101,6 +101,6 @@ class JournalWrite:
             self._journal.abandon(self._upload)
 
     async def _chunk(self, piece: bytes) -> None:
-        await self._journal.wait_room()
+        await self._journal.log.wait_room()
         self._journal.write(Chunk(upload=self._upload, offset=self._written), piece)
         self._written += len(piece)
