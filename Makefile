@@ -37,8 +37,9 @@ charts: setup  ## docs/performance.md and its charts, from what bench measured
 chaos: setup  ## kill every part of a running query (ARGS="--minutes 15 --seed 1")
 	$(PYTHON) -m tests.chaos $(ARGS)
 
-soak: setup  ## simulate for as long as asked (ARGS="--minutes 60 --write")
+soak: setup  ## simulate for as long as asked, then what CI has no time for (ARGS="--minutes 60 --write")
 	$(PYTHON) -m tests.simulation $(ARGS)
+	$(PYTHON) -m pytest -m soak
 
 takeovers: setup  ## kill, take over and replace members under load, real processes (ARGS="--minutes 60")
 	$(PYTHON) -m tests.chaos.takeovers $(ARGS)

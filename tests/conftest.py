@@ -18,6 +18,19 @@ settings.load_profile("any machine")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="N/M", help="only the Nth of M parts; a module's tests stay together")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if part := config.getoption("--part"):
+        number, _, parts = part.partition("/")
+        modules = list(dict.fromkeys(item.path for item in items))
+        own = set(modules[int(number) - 1 :: int(parts)])
+        config.hook.pytest_deselected(items=[item for item in items if item.path not in own])
+        items[:] = [item for item in items if item.path in own]
+
+
 @pytest.fixture
 def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     """Prints a line that is part of the result, also when the test passes."""

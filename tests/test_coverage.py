@@ -87,6 +87,9 @@ CONNECTOR_TESTS: Final = [
 ]
 
 
+COVERED_TESTS: Final = [*WIRE_TESTS, *JOURNAL_TESTS, *CONNECTOR_TESTS]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("modules", "tests"),

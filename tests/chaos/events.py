@@ -33,17 +33,17 @@ class Share:
 
 
 SHARES: Final[dict[Kind, Share]] = {
-    Kind.SERVER: Share(weight=40, minimum=30),
-    Kind.QUORUM: Share(weight=6, minimum=4),
-    Kind.SERVICE: Share(weight=38, minimum=30),
-    Kind.EXECUTOR: Share(weight=8, minimum=6),
-    Kind.DRIVER: Share(weight=5, minimum=4),
-    Kind.MACHINE: Share(weight=4, minimum=3),
+    Kind.SERVER: Share(weight=40, minimum=9),
+    Kind.QUORUM: Share(weight=6, minimum=2),
+    Kind.SERVICE: Share(weight=38, minimum=9),
+    Kind.EXECUTOR: Share(weight=8, minimum=3),
+    Kind.DRIVER: Share(weight=5, minimum=2),
+    Kind.MACHINE: Share(weight=4, minimum=2),
     Kind.ZOMBIE: Share(weight=1, minimum=1),
     Kind.BLACKOUT: Share(weight=1, minimum=1),
     Kind.OUTAGE: Share(weight=1, minimum=1),
 }
-EVENTS_IN_CI: Final = 125
+EVENTS_IN_CI: Final = 40
 assert sum(share.minimum for share in SHARES.values()) <= EVENTS_IN_CI
 
 

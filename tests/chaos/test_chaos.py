@@ -25,8 +25,9 @@ def test_nothing_is_lost_duplicated_or_changed(tmp_path: Path) -> None:
     seed = int(os.environ.get("SOS_CHAOS_SEED", random.SystemRandom().randrange(10**6)))
     report = crash_test(tmp_path / "stage", seed=seed, seconds=_SECONDS, events_max=EVENTS_IN_CI)
     print(report.text())
-    assert not report.findings, report.text()
-    assert report.events == EVENTS_IN_CI, report.text()
+    again = f'make chaos ARGS="--seed {seed}"'
+    assert not report.findings, f"{report.text()}\n{again}"
+    assert report.events == EVENTS_IN_CI, f"{report.text()}\n{again}"
     for kind, share in SHARES.items():
         assert len(report.recoveries[kind]) >= share.minimum
 

@@ -6,10 +6,12 @@ import itertools
 import multiprocessing
 import multiprocessing.pool
 import os
+import subprocess
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.journal_run import simulate_journal
@@ -25,6 +27,9 @@ HALVES: Final[dict[str, Callable[..., RunReport]]] = {"server": simulate_server,
 
 
 HASH_SEED: Final = "0"
+ROOT: Final = Path(__file__).resolve().parents[2]
+SEEDS_OF_A_COMMIT: Final = 1000
+"""More than CI has time for."""
 
 
 @dataclass(slots=True)
@@ -53,16 +58,17 @@ def simulate_many(
     seeds: Iterable[int],
     *,
     seconds: float | None = None,
+    runs_min: int = 0,
     workers: int | None = None,
     tell: Callable[[RunReport], None] = lambda _: None,
 ) -> Summary:
-    """Run the seeds, for so long at most; `tell` hears of each."""
+    """Run the seeds, for so long, or until there are `runs_min` of them; `tell` hears of each."""
     summary, began = Summary(), time.monotonic()
     with _reports(half, seeds, workers) as reports:
         for report in reports:
             summary.add(report)
             tell(report)
-            if seconds is not None and time.monotonic() - began > seconds:
+            if seconds is not None and time.monotonic() - began > seconds and summary.runs >= runs_min:
                 break
     summary.seconds = time.monotonic() - began
     return summary
@@ -74,6 +80,15 @@ def simulate_in_order(
     """The reports in the order of the seeds. Whoever has seen enough just stops."""
     with _pool(workers) as pool:
         yield from pool.imap(simulate, seeds)
+
+
+def seeds_of_this_commit() -> Iterable[int]:
+    """Other seeds for each commit, the same for one: its number times a thousand, and on. Without git the first."""
+    counted = ""
+    with suppress(FileNotFoundError):
+        command = ["git", "rev-list", "--count", "HEAD"]
+        counted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return itertools.count(SEEDS_OF_A_COMMIT * int(counted or 1))
 
 
 @contextmanager

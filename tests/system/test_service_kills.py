@@ -78,8 +78,14 @@ async def test_kills(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-async def test_three_hundred_kills(tmp_path: Path) -> None:
-    await kill_rounds(tmp_path, rounds=300, seed=2)
+async def test_many_kills(tmp_path: Path) -> None:
+    await kill_rounds(tmp_path, rounds=80, seed=2)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+async def test_a_thousand_kills(tmp_path: Path) -> None:
+    await kill_rounds(tmp_path, rounds=1000, seed=3)
 
 
 async def test_a_machine_is_lost_with_its_local_copy(tmp_path: Path) -> None:

@@ -1,0 +1,188 @@
+"""`python -m tests.stages`: all tests as CI runs them, in stages, the quickest first, and what became of them.
+
+What fails is run once more, because tests of real processes race with whatever else the machine does. What fails twice
+is wrong. What passes then is listed at the end, so that it is seen and mended, and more than a few of those are wrong,
+too. A stage that has no time left is a failure, never left out. The last line is pytest's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.test_coverage import COVERED_TESTS
+
+BUILD: Final = Path("build")
+MINUTES_MAX: Final = 82
+"""Of all stages together, on a machine that has much else to do. On two quiet cores they take less than thirty."""
+AGAIN_MAX: Final = 5
+"""So many tests may fail and then pass, in all stages together."""
+END_SECONDS_MAX: Final = 60.0
+TIMED_OUT: Final = "no time left"
+OPTIONS: Final = ("-q", "--durations=10", "--timeout=900")
+SUMMARY: Final = re.compile(r"^=* ?\d+ (passed|failed|error|skipped|deselected|xfailed).* in [\d.]+s.*$")
+AGAIN: Final = re.compile(r"(?:python -m tests\.simulation|make chaos|make fuzz) [^\n]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Tests that run one after the other, or in two parts side by side."""
+
+    name: str
+    markers: str
+    parts: int = 1
+    options: tuple[str, ...] = ()
+
+
+STAGES: Final = (
+    Stage(
+        name="quick",
+        markers="not slow and not spark and not chaos and not soak",
+        parts=2,
+        options=tuple(f"--ignore={path}" for path in COVERED_TESTS),  # the slow stage runs them, under coverage
+    ),
+    Stage(name="slow", markers="slow and not spark and not chaos and not soak"),
+    Stage(name="chaos", markers="chaos and not soak"),
+    Stage(name="spark", markers="spark and not chaos and not soak"),
+)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is known so far."""
+
+    seconds_left: float = MINUTES_MAX * 60.0
+    again: list[str] = field(default_factory=list)
+    """What failed, and passed when it was run once more."""
+    summaries: list[str] = field(default_factory=list)
+    repeat: str = ""
+    """The command that shows one failure again."""
+
+    def take(self, name: str, output: str) -> None:
+        lines = [line for line in output.splitlines() if SUMMARY.match(line)]
+        self.summaries.append(f"{name}: {lines[-1] if lines else 'it did not come to an end'}")
+        if (found := AGAIN.search(output)) and not self.repeat:
+            self.repeat = found[0]
+
+    def text(self) -> str:
+        """The last lines of CI: all totals, what passed only the second time, the last summary as pytest wrote it."""
+        lines = [f"== {summary}" for summary in self.summaries]
+        lines += [f"== FAILED, and passed when run again: {test}" for test in self.again]
+        lines += [f"== see it again: {self.repeat}"] if self.repeat else []
+        last = self.summaries[-1].partition(": ")[2] if self.summaries else TIMED_OUT
+        return "\n".join([*lines, last])
+
+
+def main() -> int:
+    wanted = [stage for stage in STAGES if stage.name in sys.argv[1:] or not sys.argv[1:]]
+    outcome, began = Outcome(), time.monotonic()
+    for stage in wanted:
+        outcome.seconds_left = MINUTES_MAX * 60 - (time.monotonic() - began)
+        if not passes(stage, outcome):
+            break
+    else:
+        _say(outcome.text())
+        return 0
+    not_run = [other.name for other in wanted[wanted.index(stage) + 1 :]]
+    _say(f"== stage {stage.name} FAILED" + (f"; NOT RUN: {', '.join(not_run)}" if not_run else ""))
+    _say(outcome.text())
+    return 1
+
+
+def passes(stage: Stage, outcome: Outcome) -> bool:
+    """Run a stage, and once more what has failed."""
+    began = time.monotonic()
+    names = [f"{stage.name}-{part}" if stage.parts > 1 else stage.name for part in range(1, stage.parts + 1)]
+    commands = [
+        [*_pytest(stage, name), *([f"--part={part}/{stage.parts}"] if stage.parts > 1 else [])]
+        for part, name in enumerate(names, start=1)
+    ]
+    for name in names:
+        shutil.rmtree(BUILD / f"pytest-{name}", ignore_errors=True)
+    codes = _run(names, commands, outcome, outcome.seconds_left)
+    for name, code in zip(names, codes, strict=True):
+        if code == 0:
+            continue
+        failed = last_failed(BUILD / f"pytest-{name}")
+        if code != 1 or not failed or len(outcome.again) + len(failed) > AGAIN_MAX:
+            return False
+        command = [*_pytest(stage, name), "--last-failed", "--last-failed-no-failures=none"]
+        left = outcome.seconds_left - (time.monotonic() - began)
+        if _run([f"{name}, once more what has failed"], [command], outcome, left) != [0]:
+            return False
+        outcome.again += failed
+    return True
+
+
+def last_failed(cache: Path) -> list[str]:
+    """The tests that pytest notes as failed."""
+    path = cache / "v" / "cache" / "lastfailed"
+    return sorted(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+
+def _pytest(stage: Stage, name: str) -> list[str]:
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *stage.options, "-m", stage.markers]
+    return [*command, "-o", f"cache_dir={BUILD / f'pytest-{name}'}"]
+
+
+def _run(names: list[str], commands: list[list[str]], outcome: Outcome, seconds: float) -> list[int]:
+    """Side by side; the first one's output as it comes, the others' after it. Their exit codes."""
+    _say(f"== tests: {' and '.join(names)}, {seconds / 60:.0f} minutes left")
+    running = [subprocess.Popen(one, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for one in commands]
+    outputs: list[list[str]] = [[] for _ in running]
+    readers = [
+        threading.Thread(target=_read, args=(process, lines), kwargs={"shown": number == 0})
+        for number, (process, lines) in enumerate(zip(running, outputs, strict=True))
+    ]
+    for reader in readers:
+        reader.start()
+    end = time.monotonic() + seconds
+    for process in running:
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            _say(f"== {TIMED_OUT}")
+            _end(process)
+    for number, (name, reader) in enumerate(zip(names, readers, strict=True)):
+        reader.join(timeout=10)  # what a killed test has left running may hold the pipe
+        output = "".join(outputs[number])
+        if number:
+            _say(f"== tests: {name}\n{output}")
+        outcome.take(name, output)
+    return [process.returncode for process in running]
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """As a person would, so that it ends what it has started and says how far it came."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _read(process: subprocess.Popen[str], lines: list[str], *, shown: bool) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        if shown:
+            _say(line.rstrip("\n"))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What CI makes of tests that fail: once, always, too many of them, in one of two parts, or without an end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import stages
+from tests.stages import AGAIN_MAX, STAGES, Outcome, Stage, passes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FINE = "def test_it():\n    pass\n"
+WRONG = 'def test_it():\n    assert 0, "python -m tests.simulation --half journal --seeds 7..7 --trace"\n'
+ONCE = "def test_it(request):\n    seen = request.path.with_suffix('.seen')\n    first = not seen.exists()\n"
+ONCE += "    seen.touch()\n    assert not first\n"
+ENDLESS = "import time\ndef test_it():\n    time.sleep(600)\n"
+
+
+@pytest.fixture
+def outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+    monkeypatch.setattr(stages, "BUILD", tmp_path / "build")
+    return Outcome()
+
+
+def stage(directory: Path, *modules: str, parts: int = 1) -> Stage:
+    tests = directory / "tests"
+    tests.mkdir()
+    for number, module in enumerate(modules):
+        (tests / f"test_{number}.py").write_text(module)
+    return Stage(name="tried", markers="", parts=parts, options=(str(tests), "-p", "tests.conftest"))
+
+
+def test_two_parts_run_each_test_once_and_both_totals_are_there(tmp_path: Path, outcome: Outcome) -> None:
+    assert passes(stage(tmp_path, FINE, FINE, FINE, parts=2), outcome)
+    first, second = outcome.summaries
+    assert first.startswith("tried-1: 2 passed, 1 deselected in ")
+    assert second.startswith("tried-2: 1 passed, 2 deselected in ")
+    assert outcome.text().splitlines()[-1].startswith("1 passed, 2 deselected in ")
+
+
+def test_what_fails_twice_is_wrong_and_says_how_to_see_it_again(tmp_path: Path, outcome: Outcome) -> None:
+    assert not passes(stage(tmp_path, FINE, WRONG), outcome)
+    assert "== see it again: python -m tests.simulation --half journal --seeds 7..7 --trace" in outcome.text()
+    assert outcome.text().splitlines()[-1].startswith("1 failed")
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_passes_the_second_time_is_listed(parts: int, tmp_path: Path, outcome: Outcome) -> None:
+    assert passes(stage(tmp_path, FINE, ONCE, parts=parts), outcome)
+    (again,) = outcome.again
+    assert again.endswith("test_1.py::test_it")
+    assert f"== FAILED, and passed when run again: {again}" in outcome.text().splitlines()
+
+
+def test_too_many_of_them_are_wrong(tmp_path: Path, outcome: Outcome) -> None:
+    outcome.again = ["an earlier one"] * AGAIN_MAX
+    assert not passes(stage(tmp_path, FINE, ONCE), outcome)
+
+
+def test_a_stage_ends_when_there_is_no_time_left(tmp_path: Path, outcome: Outcome) -> None:
+    outcome.seconds_left = 3.0
+    assert not passes(stage(tmp_path, ENDLESS), outcome)
+
+
+def test_every_test_but_soaking_is_in_one_stage() -> None:
+    quick, *others = STAGES
+    assert [one.name for one in STAGES] == ["quick", "slow", "chaos", "spark"]
+    assert all("not soak" in one.markers for one in STAGES)
+    assert all(f"not {one.name}" in quick.markers for one in others)
