@@ -23,22 +23,26 @@ _MESSAGE: Final = int(FrameType.MESSAGE)
 class MessageRun(NamedTuple):
     """Whole MESSAGE frames as they came. The pieces are views that are valid until more bytes are received.
 
-    `frames` counts all of them, `taken` those in `pieces`: the others had come before, by their ids.
+    `frames` counts all of them, `taken` those in `pieces`: the others had come before, by their ids. `points` is the
+    last id of each stream of which something was taken.
     """
 
     frames: int
     taken: int
     pieces: list[memoryview]
+    points: dict[int, int]
 
 
-def cut_messages(splitter: FrameSplitter, points: dict[int, int], *, frames_max: int) -> MessageRun | None:
+def cut_messages(splitter: FrameSplitter, open_points: dict[int, int], *, frames_max: int) -> MessageRun | None:
     """Take the MESSAGE frames of open streams that lie whole in what was fed; None when the next is not one.
 
-    `points` has the last id of each open stream and is moved on. Frames without a payload are left to `session`.
+    `open_points` has the last id of each open stream and is moved on. Frames without a payload are left to `session`.
     """
     data, position, data_end = splitter.lying
     frame_bytes_max = splitter.frame_bytes_max
     unpack = MESSAGE_HEAD.unpack_from
+    open_point_of = open_points.get
+    points: dict[int, int] = {}
     point_of = points.get
     pieces: list[memoryview] = []
     frames = taken = 0
@@ -47,6 +51,8 @@ def cut_messages(splitter: FrameSplitter, points: dict[int, int], *, frames_max:
         length, kind, stream_id, message_id, _, key_bytes = unpack(data, position)
         stop = position + LENGTH_BYTES + length
         point = point_of(stream_id)
+        if point is None:
+            point = open_point_of(stream_id)
         if (
             kind != _MESSAGE
             or point is None
@@ -69,4 +75,5 @@ def cut_messages(splitter: FrameSplitter, points: dict[int, int], *, frames_max:
     if piece_at < position:
         pieces.append(data[piece_at:position])
     splitter.skip_to(position)
-    return MessageRun(frames, taken, pieces)
+    open_points.update(points)
+    return MessageRun(frames, taken, pieces, points)

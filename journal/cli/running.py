@@ -48,13 +48,17 @@ def run_async(function: Callable[..., Awaitable[None]], *args: Any) -> None:
         raise _PipeClosedError from None
 
 
-def run_command(command: click.Command) -> NoReturn:
+def run_command(command: click.Command, program: str = "sos-journal") -> NoReturn:
     """The process's whole life. Errors become one sentence on stderr and an exit code."""
+
+    def complain(message: str) -> None:
+        click.secho(f"{program}: {printable(message)}", fg=BAD, err=True)
+
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character still gets its number
             stream.reconfigure(errors="backslashreplace")
     try:
-        command.main(prog_name="sos-journal", standalone_mode=False)
+        command.main(prog_name=program, standalone_mode=False)
         code = ExitCode.DONE
     except click.ClickException as error:
         shown = io.StringIO()
@@ -70,16 +74,16 @@ def run_command(command: click.Command) -> NoReturn:
     except VerdictError as error:
         code = error.code
     except SosError as error:
-        _complain(getattr(error, "message", None) or str(error))
+        complain(getattr(error, "message", None) or str(error))
         code = exit_code_of(error)
     except OSError as error:
         code = _EXIT_OF_ERRNO.get(error.errno or 0, ExitCode.UNEXPECTED)
         where = error.filename or ("what is written to" if code is ExitCode.SPACE else "the system")
-        _complain(f"{where}: {error.strerror or error}")
+        complain(f"{where}: {error.strerror or error}")
     except Exception as error:  # the last one: a person gets a sentence, whoever asks gets the traceback
         if os.environ.get("SOS_DEBUG"):
             traceback.print_exc()
-        _complain(f"a mistake in sos-journal: {type(error).__name__}: {error} (SOS_DEBUG=1 shows where)")
+        complain(f"a mistake in {program}: {type(error).__name__}: {error} (SOS_DEBUG=1 shows where)")
         code = ExitCode.UNEXPECTED
     sys.exit(code)
 
@@ -96,10 +100,6 @@ def finish(code: ExitCode) -> None:
     """Exit with a verdict, unless all is well."""
     if code != ExitCode.DONE:
         raise VerdictError(code)
-
-
-def _complain(message: str) -> None:
-    click.secho(f"sos-journal: {printable(message)}", fg=BAD, err=True)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

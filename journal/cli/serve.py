@@ -100,7 +100,7 @@ def serve_command(**options: Any) -> None:
         writing = JournalSettings(
             retention_seconds=options["keep_for"] or 0, retention_bytes=options["keep_bytes"] or 0
         )
-        trio.run(serve, settings, _opener(settings, writing, create=options["create"]))
+        trio.run(serve, settings, volume_opener(settings, writing, create=options["create"]))
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
     except BaseExceptionGroup as group:
@@ -154,7 +154,8 @@ def _supervised(options: dict[str, Any]) -> int:
     return trio.run(supervise, supervision)
 
 
-def _opener(settings: ServeSettings, writing: JournalSettings, *, create: bool) -> OpenVolume:
+def volume_opener(settings: ServeSettings, writing: JournalSettings, *, create: bool) -> OpenVolume:
+    """How a service opens a volume; with `create`, one that no server has yet is made."""
     encrypted = settings.insecure or settings.authorities is not None
     check_token_stays(settings.servers, token=settings.token, encrypted=encrypted)
     surroundings = Surroundings(token=settings.token, tls=settings.authorities, insecure=settings.insecure)

@@ -175,7 +175,7 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume) -> None:
                 exit_with_handle=settings.exit_with_handle,
             )
             if settings.metrics is not None:
-                where = await nursery.start(_serve_metrics, settings.metrics, service, log)
+                where = await nursery.start(serve_metrics_of, settings.metrics, service, log)
                 log.info("metrics", address=str(where))
             address = service.listener.address
             log.info("serving", address=str(address), volumes=settings.volumes, tls=settings.tls is not None)
@@ -188,7 +188,7 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume) -> None:
     log.info("stopped")
 
 
-async def _serve_metrics(
+async def serve_metrics_of(
     address: Address, service: RunningService, log: EventLog, *, task_status: trio.TaskStatus[Address]
 ) -> None:
     """Imports what only this needs, a tenth of a start."""

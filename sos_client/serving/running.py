@@ -22,12 +22,14 @@ _STDOUT: Final = 1
 
 
 def announce_ready(address: Address) -> None:
-    """The one line on standard output that says where this server serves, for scripts and for whoever started it.
+    """The one line on standard output that says where this server serves, for scripts and for whoever started it."""
+    announce(f"ready {address}")
 
-    That nobody reads it is no reason not to serve.
-    """
+
+def announce(line: str) -> None:
+    """A line on standard output. That nobody reads it is no reason not to serve."""
     with contextlib.suppress(OSError):
-        os.write(_STDOUT, f"ready {address}\n".encode())
+        os.write(_STDOUT, f"{line}\n".encode())
 
 
 async def end_when_told(

@@ -54,7 +54,8 @@ def take(data: bytes, cuts: list[int], *, fast: bool) -> Taken:
             while True:
                 if fast and (run := session.next_messages()) is not None:
                     assert run.taken <= run.frames
-                    assert (run.taken == 0) is (not run.pieces)
+                    assert bool(run.taken) is bool(run.pieces) is bool(run.points)
+                    assert run.points.items() <= session.streams.open_points.items()
                     taken.stored += b"".join(run.pieces)
                     continue
                 frame = session.next_frame()
@@ -100,7 +101,7 @@ def test_messages_that_came_before_are_left_out_and_cost_their_credit() -> None:
     session.receive(data[0] + data[1] + data[0] + data[1] + data[2])
     run = session.next_messages()
     assert run is not None
-    assert (run.frames, run.taken) == (5, 3)
+    assert (run.frames, run.taken, run.points) == (5, 3, {1: 2})
     assert [bytes(piece) for piece in run.pieces] == [data[0] + data[1], data[2]]
     assert session.credits == CREDITS - 5
 

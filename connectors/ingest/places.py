@@ -1,0 +1,35 @@
+"""Where an ingest volume keeps what: names of its files, and the order in which they are read. The format: FORMAT.md.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ROOT: Final = "ingest"
+FORMAT_FILE: Final = f"{ROOT}/format"
+FORMAT_TEXT: Final = b"sos-ingest 1\n"
+LOG: Final = f"{ROOT}/log"
+STREAMS: Final = f"{ROOT}/streams"
+READERS: Final = f"{ROOT}/readers"
+SEQUENCE_DIGITS: Final = 20
+SEQUENCE_MAX: Final = (1 << 63) - 1
+
+assert len(str(SEQUENCE_MAX)) <= SEQUENCE_DIGITS
+
+
+def log_file(sequence: int) -> str:
+    """The file of messages that begins with this one."""
+    return f"{LOG}/{sequence:0{SEQUENCE_DIGITS}d}"
+
+
+def streams_file(sequence: int) -> str:
+    """The file of the streams as they were before this message."""
+    return f"{STREAMS}/{sequence:0{SEQUENCE_DIGITS}d}"
+
+
+def sequence_of(path: str) -> int | None:
+    """The number that such a file is named after; None: it is none."""
+    name = path.rpartition("/")[2]
+    return int(name) if len(name) == SEQUENCE_DIGITS and name.isascii() and name.isdigit() else None

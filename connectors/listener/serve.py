@@ -1,0 +1,135 @@
+"""The listener as a process: the ingest volume and its files (a journal service), and the port for source connectors.
+
+The volume is taken over as `sos-journal serve` takes one over, a standby included; sources are taken while it is ours.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from connectors.ingest.ingest_log import IngestLog
+from connectors.listener.sources import Sources, farewell
+from journal.background import background
+from journal.gateway.log_bridge import bridge_logging
+from journal.gateway.serve import RunningService, serve_metrics_of
+from sos_client.serving.event_log import EventLog, Level
+from sos_client.serving.interpreter import tune_for_serving
+from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
+from sos_client.serving.parent_pipe import check_pipe
+from sos_client.serving.running import announce, end_when_told, kept_hangups
+from sos_client.serving.tls import ServerTls
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from connectors.listener.settings import ProtocolSettings
+    from journal.gateway.keeper import OwnedVolume
+    from journal.gateway.serve import OpenVolume, ServeSettings
+    from sos_client.serving.addresses import Address
+
+_LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenSettings:
+    """What `sos-connector listen` is told. `files` is the journal service of the ingest volume."""
+
+    files: ServeSettings
+    listen: Address
+    protocol: ProtocolSettings
+    drain_to: str = ""
+
+
+class RunningListener:
+    """What must be kept in hand while it runs: for reload and stop."""
+
+    def __init__(self, settings: ListenSettings, log: EventLog, open_volume: OpenVolume) -> None:
+        """Reads tokens and certificates and binds both addresses; SettingsError when anything of it is wrong."""
+        self._settings = settings
+        self._log = log
+        self._open_volume = open_volume
+        self.sources = Sources(settings.protocol, log)
+        self._tls = ServerTls(settings.files.tls) if settings.files.tls else None
+        self.listener = Listener(
+            settings.listen,
+            limits=_LIMITS,
+            tls=self._tls,
+            log=log,
+            too_many=lambda what: farewell(f"all {what} of this listener are in use; try again"),
+            not_tls=farewell,
+        )
+        self.service = RunningService(settings.files, log, self._opened)
+
+    async def run(self) -> None:
+        """Serve until `stop`. Says where when the volume is settled; raises why it can never be."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.sources.run)
+            nursery.start_soon(self.listener.serve, self.sources.converse)
+            await self.service.run(self._ready)
+            nursery.cancel_scope.cancel()
+
+    async def stop(self) -> None:
+        """Take nobody more, send the sources away, let a standby have the volume; within a bounded time."""
+        self.listener.stop()
+        await self.sources.stop(self._settings.drain_to)
+        await self.service.stop()
+
+    def reload(self) -> None:
+        """Tokens and certificates again."""
+        self.service.reload()
+        if self._tls is not None:
+            self._tls.reload()
+
+    @asynccontextmanager
+    async def _opened(self, volume: str) -> AsyncIterator[OwnedVolume]:
+        async with self._open_volume(volume) as journal, background() as nursery:
+            ingest = IngestLog(journal, wall_ms=lambda: int(time.time() * 1000))
+            await ingest.open()
+            self._log.info(
+                "ingest", volume=volume, next_sequence=ingest.next_sequence, streams=len(ingest.durable.names)
+            )
+            nursery.start_soon(ingest.run)
+            with self.sources.serving(ingest):
+                yield journal
+
+    def _ready(self) -> None:
+        gc.freeze()  # what a listener has when it begins, it keeps
+        announce(f"files {self.service.listener.address}")
+        announce(f"ready {self.listener.address}")
+
+
+async def listen(settings: ListenSettings, open_volume: OpenVolume) -> None:
+    """Serve until told to stop. SettingsError or JournalError (in a group) when it cannot begin."""
+    tune_for_serving()
+    files = settings.files
+    log = EventLog(least=Level[files.log_level.upper()])
+    bridge_logging(log)
+    for address in (settings.listen, files.listen):
+        check_exposure(address, tls=files.tls is not None, tokens=files.tokens is not None, insecure=files.insecure)
+    if files.exit_with_handle is not None:
+        check_pipe(files.exit_with_handle)
+    allow_connections(_LIMITS)
+    with kept_hangups() as hangups:
+        running = RunningListener(settings, log, open_volume)
+        async with trio.open_nursery() as nursery:
+            await end_when_told(
+                nursery,
+                stop=running.stop,
+                hangups=hangups,
+                reload=running.reload,
+                log=log,
+                exit_with_handle=files.exit_with_handle,
+            )
+            if files.metrics is not None:
+                where = await nursery.start(serve_metrics_of, files.metrics, running.service, log)
+                log.info("metrics", address=str(where))
+            log.info("listening", address=str(running.listener.address), files=str(running.service.listener.address))
+            await running.run()
+            nursery.cancel_scope.cancel()
+    log.info("stopped")

@@ -1,0 +1,291 @@
+"""One source connector's connection: its greeting, what it sends into the log, what it hears once that is durable.
+
+What is legal when is `wire.session`'s. One task reads, one writes: what is to be said is collected in between, so that
+a peer that does not read costs no more than the list of its streams.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from connectors.ingest.intake import IntakeShare
+from connectors.wire.codec import encode
+from connectors.wire.frames import (
+    AckFrame,
+    EosFrame,
+    ErrorFrame,
+    Frame,
+    HelloFrame,
+    MessageFrame,
+    NotifyAckFrame,
+    NotifyFrame,
+    OkFrame,
+    RestartFrame,
+)
+from connectors.wire.session import ConnectorRole, ConnectorSession, SessionState
+from sos_client.serving.plain_stream import PlainStream
+from sos_client.wire.errors import MisuseError, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from connectors.ingest.ingest_log import IngestLog
+    from connectors.listener.active_streams import ActiveStreams
+    from connectors.listener.settings import ProtocolSettings
+    from connectors.wire.message_run import MessageRun
+
+FAREWELL_SECONDS: Final = 2.0
+ANSWERS_MAX: Final = 4096
+"""Answers that wait to become durable, or to be read: a peer that makes more is not read on."""
+
+
+class SourceSession:
+    """A connection's life. `run` it once; `restart` and `drop` end it from outside."""
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        *,
+        log: IngestLog,
+        active: ActiveStreams[SourceSession],
+        settings: ProtocolSettings,
+        on_greeted: Callable[[HelloFrame], None],
+    ) -> None:
+        """`on_greeted` is called with a HELLO that is right; what it raises ends the connection."""
+        self.hello: HelloFrame | None = None
+        self.messages = 0
+        self.repeated = 0
+        self._stream = stream
+        self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
+        self._log = log
+        self._active = active
+        self._settings = settings
+        self._on_greeted = on_greeted
+        self._session = ConnectorSession(
+            ConnectorRole.LISTENER, frame_bytes_max=settings.frame_bytes_max, streams_max=settings.streams_max
+        )
+        self._due = IntakeShare()
+        self._something_due = trio.Event()
+        self._answers_waiting = 0
+        self._answers_said = trio.Event()
+        self._scope = trio.CancelScope()
+        self._over = False
+        self._last_words: Frame | None = None
+
+    @property
+    def instance(self) -> tuple[str, str] | None:
+        """Which program this is, if it says so."""
+        return (self.hello.program, self.hello.instance) if self.hello is not None and self.hello.instance else None
+
+    @property
+    def credits(self) -> int:
+        """What the peer may still send."""
+        return self._session.credits
+
+    @property
+    def owing(self) -> bool:
+        """Whether the peer has begun a frame, or its greeting, and not ended it."""
+        return self.hello is None or self._session.midway_bytes > 0
+
+    async def run(self) -> str:
+        """Talk until either side ends it; says why it ended."""
+        reason = "dropped"
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._tell)
+                    reason = await self._listen()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._active.release_all(self)
+        await self._say_goodbye()
+        return reason
+
+    def restart(self, address: str) -> None:
+        """Ask the peer to connect again, there or anywhere."""
+        if self._session.state is SessionState.STREAMING:
+            self._last_words = RestartFrame(address=address)
+        self._over = True
+        self._scope.cancel()
+
+    def drop(self, reason: str) -> None:
+        """End the connection, with a reason if the peer should know one. Nothing more is taken of what it sends."""
+        if reason:
+            self._last_words = ErrorFrame(reason=reason)
+        self._over = True
+        self._scope.cancel()
+
+    def durable(self, share: IntakeShare) -> None:
+        """What is due to the peer, to be said by the task that writes."""
+        due = self._due
+        due.credits += share.credits
+        due.points.update(share.points)
+        due.answers.extend(share.answers)
+        self._something_due.set()
+
+    # ── what comes ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _listen(self) -> str:
+        try:
+            with trio.fail_after(self._settings.hello_seconds):
+                if not await self._greet():
+                    return "closed before HELLO"
+            while not self._over and self._take_what_is_there():
+                await self._room()
+                data = await self._receive()
+                if not data:
+                    return "closed by the peer"
+                self._session.receive(data)
+        except trio.TooSlowError:
+            return self._give_up(f"no HELLO within {self._settings.hello_seconds:g} s")
+        except ProtocolError as error:
+            return self._give_up(str(error))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return "connection lost"
+        return "ended by the peer"
+
+    async def _room(self) -> None:
+        await self._log.room()
+        while self._answers_waiting > ANSWERS_MAX:
+            await self._answers_said.wait()
+
+    def _give_up(self, reason: str) -> str:
+        self._last_words = ErrorFrame(reason=reason[:1000])
+        return reason
+
+    async def _greet(self) -> bool:
+        while (frame := self._session.next_frame()) is None:
+            data = bytes(await self._receive())  # what follows HELLO is looked at after the next wait
+            if not data:
+                return False
+            self._session.receive(data)
+        if not isinstance(frame, HelloFrame):
+            return False  # an ERROR
+        if frame.version != self._settings.version:
+            raise ProtocolError(
+                f"version {frame.version!r} is not spoken here; this listener wants {self._settings.version!r}"
+            )
+        if frame.cookie != self._settings.cookie:
+            raise ProtocolError("the cookie is not the one of this listener (--cookie)")
+        self._on_greeted(frame)
+        self.hello = frame
+        await self._stream.send_all(self._session.send(OkFrame(initial_credits=self._settings.credits)))
+        return True
+
+    def _take_what_is_there(self) -> bool:
+        """Everything that has been received goes into the log's intake. False when the connection is over."""
+        try:
+            while True:
+                run = self._session.next_messages()
+                if run is not None:
+                    self._take_run(run)
+                    continue
+                frame = self._session.next_frame()
+                if frame is None:
+                    return self._session.state is SessionState.STREAMING
+                self._take(frame)
+        finally:
+            self._log.wake()
+
+    def _take_run(self, run: MessageRun) -> None:
+        share = self._log.intake.share_of(self)
+        share.credits += run.frames
+        self.messages += run.taken
+        self.repeated += run.frames - run.taken
+        if run.pieces:
+            self._log.intake.add(b"".join(run.pieces), rows=run.taken)
+            share.points.update(run.points)
+            self._log.accepted.points.update(run.points)
+
+    def _take(self, frame: Frame) -> None:
+        match frame:
+            case MessageFrame():
+                self._take_message(frame)
+            case NotifyFrame():
+                self._open_stream(frame)
+            case EosFrame(stream_id=stream_id):
+                point = self._log.accepted.point_of_reference(stream_id)
+                self._answer(AckFrame(credits=0, points=((stream_id, point),)))
+                self._active.release(stream_id, self)
+            case _:
+                pass  # ERROR: the connection is over
+
+    def _take_message(self, frame: MessageFrame) -> None:
+        """One that lay in two receives, or has no payload."""
+        share, streams = self._log.intake.share_of(self), self._log.accepted
+        share.credits += 1
+        if frame.message_id <= streams.points[frame.stream_id]:
+            self.repeated += 1
+            return
+        self._log.intake.add(encode(frame), rows=1 if frame.payload else 0)
+        self.messages += 1
+        for points in (share.points, streams.points, self._session.streams.open_points):
+            points[frame.stream_id] = frame.message_id
+
+    def _open_stream(self, frame: NotifyFrame) -> None:
+        """Answered when everything that came of the stream before is durable, from whatever connection."""
+        share, streams = self._log.intake.share_of(self), self._log.accepted
+        share.credits += 1
+        if not self._take_stream(frame.stream_id):
+            self._answer(NotifyAckFrame(accepted=False, stream_id=frame.stream_id, point_of_reference=0))
+            return
+        if streams.introduce(frame.stream_id, frame.stream_name):
+            share.introduced[frame.stream_id] = frame.stream_name
+            self._log.intake.add(encode(frame), rows=0)
+        point = streams.point_of_reference(frame.stream_id)
+        self._answer(NotifyAckFrame(accepted=True, stream_id=frame.stream_id, point_of_reference=point))
+
+    def _take_stream(self, stream_id: int) -> bool:
+        """A stream that another connection of the same program has is taken from it: that one is lost, unnoticed."""
+        owner = self._active.take(stream_id, self)
+        if owner is self:
+            return True
+        assert self.hello is not None
+        if owner.hello is None or (owner.hello.program, owner.hello.instance) != (
+            self.hello.program,
+            self.hello.instance,
+        ):
+            return False
+        owner.drop(f"the same program and instance has opened stream {stream_id} on another connection")
+        self._active.release_all(owner)
+        return self._active.take(stream_id, self) is self
+
+    def _answer(self, frame: Frame) -> None:
+        """Say this when all that was taken before is durable."""
+        self._log.intake.share_of(self).answers.append(frame)
+        self._answers_waiting += 1
+
+    # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _tell(self) -> None:
+        while True:
+            await self._something_due.wait()
+            self._something_due = trio.Event()
+            due, self._due = self._due, IntakeShare()
+            try:
+                await self._stream.send_all(self._said(due))
+                self._answers_waiting -= len(due.answers)
+                self._answers_said.set()
+                self._answers_said = trio.Event()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._scope.cancel()
+                return
+
+    def _said(self, due: IntakeShare) -> bytes:
+        """Answers first: an acknowledgement may be of a stream that one of them opens."""
+        frames = list(due.answers)
+        if due.credits or due.points:
+            frames.append(AckFrame(credits=due.credits, points=tuple(due.points.items())))
+        return b"".join(self._session.send(frame) for frame in frames)
+
+    async def _say_goodbye(self) -> None:
+        if self._last_words is None:
+            return
+        with trio.move_on_after(FAREWELL_SECONDS) as scope:
+            scope.shield = True
+            try:
+                await self._stream.send_all(self._session.send(self._last_words))
+            except (MisuseError, trio.BrokenResourceError, trio.ClosedResourceError):
+                return

@@ -1,0 +1,119 @@
+"""All connections of a listener: a session for each while the ingest volume is this process's, and the watch over them.
+
+Sockets come from `sos_client.serving.listener` (or from a test), the ingest log from whoever owns the volume.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from connectors.listener.active_streams import ActiveStreams
+from connectors.listener.source_session import SourceSession
+from connectors.wire.codec import encode
+from connectors.wire.frames import ErrorFrame
+from sos_client.serving.pace import Pace, PaceLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from connectors.ingest.ingest_log import IngestLog
+    from connectors.listener.settings import ProtocolSettings
+    from connectors.wire.frames import HelloFrame
+    from sos_client.serving.event_log import EventLog
+    from sos_client.serving.listener import Accepted
+
+SWEEP_SECONDS: Final = 2.0
+PACE: Final = PaceLimits(window_seconds=30.0, bytes_per_second_min=64.0)
+"""For who has begun a frame: one byte a minute does not keep a connection."""
+STOP_SECONDS: Final = 5.0
+"""How long what has come in may take to become durable when the listener is told to stop."""
+
+
+class Sources:
+    """`converse` for each connection, `serving` while there is an ingest log, `run` in a nursery of the caller's."""
+
+    def __init__(self, settings: ProtocolSettings, log: EventLog) -> None:
+        self.settings = settings
+        self._log = log
+        self._ingest: IngestLog | None = None
+        self._sessions: dict[SourceSession, Pace] = {}
+        self._active: ActiveStreams[SourceSession] = ActiveStreams()
+        self._empty = trio.Event()
+        self._moved_to: str | None = None
+
+    @property
+    def connections(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def active_streams(self) -> int:
+        return len(self._active)
+
+    @property
+    def ingest(self) -> IngestLog | None:
+        """The log, while this process owns its volume."""
+        return self._ingest
+
+    @contextmanager
+    def serving(self, ingest: IngestLog) -> Iterator[None]:
+        """In the block, sources are taken; at its end all of them are let go, and connect again."""
+        self._ingest = ingest
+        try:
+            yield
+        finally:
+            self._ingest = None
+            for session in self._sessions:
+                session.drop("")
+
+    async def run(self) -> None:
+        """Watch over the connections, until cancelled."""
+        while True:
+            await trio.sleep(SWEEP_SECONDS)
+            now = trio.current_time()
+            for session, pace in self._sessions.items():
+                if pace.too_slow(now, owing=session.owing):
+                    session.drop("too little came in too long a time, so the listener gave up waiting")
+
+    async def converse(self, accepted: Accepted) -> None:
+        """Talk on an accepted connection until either side ends it. The listener closes it."""
+        if self._ingest is None or self._moved_to is not None:
+            await accepted.stream.send_all(farewell("this listener has not got the volume now; try again"))
+            return
+
+        def greeted(hello: HelloFrame) -> None:
+            accepted.greeted()
+            self._log.info(
+                "source connected", peer=accepted.peer, program=hello.program[:100], instance=hello.instance[:100]
+            )
+
+        session = SourceSession(
+            accepted.stream, log=self._ingest, active=self._active, settings=self.settings, on_greeted=greeted
+        )
+        self._sessions[session] = Pace(PACE, lambda: accepted.transport.bytes_moved)
+        reason = "unknown"
+        try:
+            reason = await session.run()
+        finally:
+            del self._sessions[session]
+            if not self._sessions:
+                self._empty.set()
+            event = "source gone" if session.hello is not None else "source refused"
+            self._log.info(event, peer=accepted.peer, reason=reason, messages=session.messages)
+
+    async def stop(self, address: str = "") -> None:
+        """Ask every source to connect again, to this address if there is one; wait, bounded, until they have gone."""
+        self._moved_to = address
+        self._empty = trio.Event()
+        for session in self._sessions:
+            session.restart(address)
+        if self._sessions:
+            with trio.move_on_after(STOP_SECONDS):
+                await self._empty.wait()
+
+
+def farewell(reason: str) -> bytes:
+    """The ERROR for a peer that is turned away before there is a session."""
+    return encode(ErrorFrame(reason=reason))

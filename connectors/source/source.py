@@ -1,0 +1,255 @@
+"""`open_source`: a program's streams to a listener. Connects again by itself, and sends again what may have been lost.
+
+A message counts when it is acknowledged: then it is durable. Memory is bounded: `send` waits while more than
+`window_bytes` are not acknowledged. Nothing waits longer than `patience_seconds` for a listener that says nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from connectors.source.outbox import Outbox
+from connectors.source.source_link import SourceLink, open_source_link
+from connectors.wire.codec import message_head
+from connectors.wire.frames import AckFrame, EosFrame, HelloFrame, NotifyAckFrame, NotifyFrame, RestartFrame
+from connectors.wire.limits import NOTHING_SEEN
+from connectors.wire.streams import StreamState
+from journal.background import background
+from sos_client.retry import RetryPolicy
+from sos_client.stream import tcp_dial
+from sos_client.wire.errors import ConnectionLostError, DeadlineError, MisuseError, SosError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from connectors.wire.frames import Frame
+    from sos_client.stream import Dial
+
+VERSION: Final = "0.0.1"
+WINDOW_BYTES: Final = 16 << 20
+PATIENCE_SECONDS: Final = 300.0
+CONNECT_SECONDS: Final = 10.0
+BUSY_SECONDS: Final = 0.5
+"""Before a stream that another connection has is asked for again."""
+MESSAGES_PER_SEND_MAX: Final = 512
+_RETRY: Final = RetryPolicy(first_seconds=0.1, pause_seconds_max=5.0)
+
+
+class OpenStream:
+    """One stream of a source; `Source.open_stream` makes it."""
+
+    def __init__(self, source: Source, stream_id: int, name: str) -> None:
+        self.stream_id = stream_id
+        self.name = name
+        self.outbox = Outbox()
+        self.known = False
+        """Whether the listener has said how far it is."""
+        self.ends = False
+        self.ended = False
+        self.end_said = False  # on the present connection
+        self.refused_at: float | None = None
+        self._source = source
+
+    @property
+    def point_of_reference(self) -> int | None:
+        """The id of the last message that is durable at the listener; None: there is none. Go on after it."""
+        return None if self.outbox.point < 0 else self.outbox.point
+
+    async def send(self, message_id: int, payload: bytes, *, key: bytes = b"", event_time: int = 0) -> None:
+        """Take a message to be sent; returns when there is room for the next one. Ids grow.
+
+        A message up to the point of reference is there already, and is passed over. Raises what ended the source;
+        DeadlineError when the listener has said nothing for too long.
+        """
+        if self.ends:
+            raise MisuseError(f"stream {self.stream_id} is closed")
+        head = message_head(self.stream_id, message_id, event_time, len(key), len(payload))
+        if self.outbox.add(message_id, b"".join((head, key, payload))):
+            await self._source.room(len(head) + len(key) + len(payload))
+
+    async def flush(self) -> None:
+        """Return when everything that was sent is durable."""
+        await self._source.until(lambda: self.outbox.empty, f"stream {self.name} to be acknowledged")
+
+    async def aclose(self) -> None:
+        """End the stream: returns when all of it is durable, and the listener knows that it has ended."""
+        self.ends = True
+        await self._source.until(lambda: self.ended, f"the end of stream {self.name} to be acknowledged")
+
+
+class Source:
+    """Streams over one connection to a listener, or the next one; `open_source` makes it."""
+
+    def __init__(
+        self, addresses: Sequence[str], hello: HelloFrame, dial: Dial, *, window_bytes: int, patience_seconds: float
+    ) -> None:
+        self.connections = 0
+        self._addresses = list(addresses)
+        self._hello = hello
+        self._dial = dial
+        self._window_bytes = window_bytes
+        self._patience_seconds = patience_seconds
+        self._streams: dict[int, OpenStream] = {}
+        self._held_bytes = 0
+        self._elsewhere = ""  # where the listener has sent us
+        self._failure: SosError | None = None
+        self._trouble = "it does not answer"
+        self._heard = trio.current_time()
+        self._work = trio.Event()
+        self._changed = trio.Event()
+
+    async def open_stream(self, stream_id: int, name: str) -> OpenStream:
+        """Open a stream, and learn its point of reference. Waits while another connection has it."""
+        if stream_id in self._streams:
+            raise MisuseError(f"stream {stream_id} is open already")
+        stream = self._streams[stream_id] = OpenStream(self, stream_id, name)
+        await self.until(lambda: stream.known, f"stream {name}, which another connection may have")
+        return stream
+
+    async def run(self) -> None:
+        """Keep a connection until cancelled. Ends with what cannot be mended by another one, for all who wait."""
+        failures = 0
+        while True:
+            address = self._elsewhere or self._addresses[failures % len(self._addresses)]
+            self._elsewhere = ""
+            heard = self._heard
+            try:
+                await self._converse(address)
+            except (ConnectionLostError, DeadlineError) as error:
+                self._trouble = str(error)
+            except SosError as error:
+                self._failure = error
+                self._tell()
+                return
+            failures = 1 if self._heard > heard else failures + 1
+            if not self._elsewhere:
+                await trio.sleep(_RETRY.pause_seconds(failures, random.random()))
+
+    async def room(self, held_bytes: int) -> None:
+        """A stream holds so many bytes more: wait until all of them together are within the window."""
+        self._held_bytes += held_bytes
+        self._work.set()
+        if self._failure is not None or self._held_bytes > self._window_bytes:
+            await self.until(lambda: self._held_bytes <= self._window_bytes, "messages to be acknowledged")
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait for this, as long as the listener says something now and then. Raises what ended the source."""
+        self._work.set()
+        began = trio.current_time()
+        while not holds():
+            if self._failure is not None:
+                raise self._failure
+            with trio.move_on_at(max(began, self._heard) + self._patience_seconds) as patience:
+                await self._changed.wait()
+            if patience.cancelled_caught and not holds():
+                raise DeadlineError(f"waited {self._patience_seconds:g} s for {what}: {self._trouble}")
+
+    # ── one connection ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _converse(self, address: str) -> None:
+        link = await open_source_link(self._dial, address, self._hello, seconds=CONNECT_SECONDS)
+        self.connections += 1
+        try:
+            for stream in self._streams.values():
+                stream.outbox.fly_again()
+                stream.refused_at, stream.end_said = None, False
+            self._work.set()
+            async with background() as nursery:
+                nursery.start_soon(self._send, link)
+                while not isinstance(frame := await link.next_frame(), RestartFrame):
+                    self._hear(frame)
+                self._elsewhere = frame.address
+                raise ConnectionLostError(f"{address} asked to connect again")
+        finally:
+            await link.aclose()
+
+    async def _send(self, link: SourceLink) -> None:
+        while True:
+            data = self._next_data(link)
+            if data:
+                await link.send(data)
+                continue
+            refused = any(stream.refused_at is not None for stream in self._streams.values())
+            with trio.move_on_after(BUSY_SECONDS if refused else float("inf")):
+                await self._work.wait()
+            self._work = trio.Event()
+
+    def _next_data(self, link: SourceLink) -> bytes:
+        """What can be sent now; empty when that is nothing."""
+        session, parts = link.session, list[bytes]()
+        for stream in list(self._streams.values()):
+            state = session.streams.state(stream.stream_id)
+            if state in (StreamState.UNKNOWN, StreamState.CLOSED) and session.credits and self._wants_to_open(stream):
+                point = stream.outbox.point if stream.known and stream.outbox.point >= 0 else NOTHING_SEEN
+                notify = NotifyFrame(stream_id=stream.stream_id, stream_name=stream.name, point_of_reference=point)
+                parts.append(session.send(notify))
+            elif state is StreamState.OPEN:
+                frames = stream.outbox.take(min(session.credits, MESSAGES_PER_SEND_MAX))
+                if frames:
+                    session.spend(stream.stream_id, len(frames))
+                    parts.extend(frames)
+                elif stream.ends and stream.outbox.empty:
+                    parts.append(session.send(EosFrame(stream_id=stream.stream_id)))
+                    stream.end_said = True
+        return b"".join(parts)
+
+    def _wants_to_open(self, stream: OpenStream) -> bool:
+        if stream.refused_at is not None and trio.current_time() < stream.refused_at + BUSY_SECONDS:
+            return False
+        return not (stream.ended or stream.end_said)
+
+    def _hear(self, frame: Frame) -> None:
+        self._heard = trio.current_time()
+        match frame:
+            case NotifyAckFrame(stream_id=stream_id, accepted=True):
+                stream = self._streams[stream_id]
+                stream.refused_at, stream.known = None, True
+                self._held_bytes -= stream.outbox.acknowledge(frame.point_of_reference)
+            case NotifyAckFrame(stream_id=stream_id):
+                self._streams[stream_id].refused_at = self._heard
+                self._trouble = f"stream {stream_id} is open on another connection"
+            case AckFrame(points=points):
+                for stream_id, point in points:
+                    stream = self._streams[stream_id]
+                    self._held_bytes -= stream.outbox.acknowledge(point)
+                    stream.ended = stream.end_said
+            case _:
+                pass
+        self._work.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+@asynccontextmanager
+async def open_source(
+    listener: str | Sequence[str],
+    *,
+    program: str,
+    instance: str = "",
+    cookie: bytes = b"",
+    version: str = VERSION,
+    tls: ssl.SSLContext | None = None,
+    window_bytes: int = WINDOW_BYTES,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> AsyncIterator[Source]:
+    """Streams to the listener at HOST:PORT, or at the first of several that answers.
+
+    `instance` names this process among those of the program: a new connection of it takes over what its old one left
+    open. In the block, connections are kept and made again. At its end nothing more is waited for: `flush` or `aclose`
+    the streams before.
+    """
+    addresses = [listener] if isinstance(listener, str) else list(listener)
+    hello = HelloFrame(version=version, cookie=cookie, program=program, instance=instance or secrets.token_hex(8))
+    source = Source(addresses, hello, tcp_dial(tls), window_bytes=window_bytes, patience_seconds=patience_seconds)
+    async with background() as nursery:
+        nursery.start_soon(source.run)
+        yield source

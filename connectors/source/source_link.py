@@ -1,0 +1,69 @@
+"""One connection of a source to a listener: HELLO has been answered on it, frames go out and come in. No retries.
+
+After any error it is good only for closing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from connectors.wire.frames import ErrorFrame, Frame, HelloFrame
+from connectors.wire.session import ConnectorRole, ConnectorSession
+from sos_client.stream import FOREIGN_ERRORS, translate, translated
+from sos_client.wire.errors import ConnectionLostError, SosError
+
+if TYPE_CHECKING:
+    from sos_client.stream import Dial
+
+
+class ListenerRefusedError(SosError):
+    """The listener ended the connection with a reason, which connecting again does not change."""
+
+
+class SourceLink:
+    """A connection; `open_source_link` makes it."""
+
+    def __init__(self, address: str, stream: trio.abc.Stream) -> None:
+        self.address = address
+        self.session = ConnectorSession(ConnectorRole.SOURCE)
+        self._stream = stream
+
+    async def send(self, data: bytes) -> None:
+        """Bytes that the session has made, or knows of. ConnectionLostError."""
+        try:
+            await self._stream.send_all(data)
+        except FOREIGN_ERRORS as error:
+            raise translate(self.address, error) from error
+
+    async def next_frame(self) -> Frame:
+        """What the listener says next. ListenerRefusedError for an ERROR, ConnectionLostError at the end."""
+        while (frame := self.session.next_frame()) is None:
+            try:
+                data = await self._stream.receive_some()
+            except FOREIGN_ERRORS as error:
+                raise translate(self.address, error) from error
+            if not data:
+                raise ConnectionLostError(f"{self.address} has closed the connection")
+            self.session.receive(data)
+        if isinstance(frame, ErrorFrame):
+            raise ListenerRefusedError(f"{self.address} refused: {frame.reason}")
+        return frame
+
+    async def aclose(self) -> None:
+        """Close at once."""
+        await trio.aclose_forcefully(self._stream)
+
+
+async def open_source_link(dial: Dial, address: str, hello: HelloFrame, *, seconds: float) -> SourceLink:
+    """Connect and say HELLO, all within `seconds`. ListenerRefusedError, ConnectionLostError, DeadlineError."""
+    with translated(address), trio.fail_after(seconds):
+        link = SourceLink(address, await dial(address))
+        try:
+            await link.send(link.session.send(hello))
+            await link.next_frame()  # OK: nothing else is legal, and ERROR is raised
+        except BaseException:
+            await link.aclose()
+            raise
+    return link

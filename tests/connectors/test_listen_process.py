@@ -1,0 +1,152 @@
+"""`sos-connector listen` as a process: killed under load, again and again, nothing is lost, doubled or out of order."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.connectors.wallaroo_source import CutOffError, SourceStream, WallarooSource, stored_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+START_SECONDS = 30.0
+DONE_SECONDS = 120.0
+
+
+class Process:
+    """Something that prints where it serves. `kill` and `start` as often as needed."""
+
+    def __init__(self, name: str, directory: Path, *command: str) -> None:
+        self.name = name
+        self.addresses: dict[str, str] = {}
+        self._log = directory / f"{name}.log"
+        self._command = [sys.executable, "-m", *command]
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None
+        while "ready" not in self.addresses:
+            line = self._process.stdout.readline()
+            assert line, f"{self.name} ended: {self._log.read_text()[-2000:]}"
+            kind, address = line.split()
+            self.addresses[kind] = address
+
+    def end(self, number: signal.Signals = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(START_SECONDS)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+            self.addresses.clear()
+
+
+@contextmanager
+def running(tmp_path: Path) -> Iterator[tuple[list[Process], Process]]:
+    """Three servers with an ingest volume, and a listener."""
+    with ExitStack() as stack:
+        servers = []
+        for number in range(3):
+            root = str(tmp_path / f"server-{number}")
+            server = Process(f"server-{number}", tmp_path, "sos_server", "serve", "--root", root)
+            server._command += ["--listen", "127.0.0.1:0"]
+            stack.callback(server.end)
+            server.start()
+            server._command[-1] = server.addresses["ready"]  # the members' addresses stay
+            servers.append(server)
+        addresses = ",".join(server.addresses["ready"] for server in servers)
+        listener = Process("listener", tmp_path, "connectors", "listen", "--volume", "clicks", "--servers", addresses)
+        listener._command += ["--dir", str(tmp_path / "cache"), "--create", "--listen", "127.0.0.1:0"]
+        stack.callback(listener.end)
+        listener.start()
+        listener._command[-1] = listener.addresses["ready"]
+        yield servers, listener
+
+
+def where(process: Process) -> tuple[str, int]:
+    host, _, port = process.addresses["ready"].rpartition(":")
+    return host, int(port)
+
+
+def stored(listener: Process) -> list[tuple[int, int, int, bytes]]:
+    """What the volume has, through the files of the listener."""
+
+    def journal(*arguments: str) -> bytes:
+        command = [sys.executable, "-m", "journal", *arguments, "--service", listener.addresses["files"]]
+        return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+
+    listing = journal("ls", "sos://clicks/ingest/log", "--json")
+    paths = sorted(json.loads(line)["path"] for line in listing.splitlines())
+    return stored_rows(b"".join(journal("cat", f"sos://clicks/{path}") for path in paths))
+
+
+def play(processes: list[Process], listener: Process, *, kills: int, seed: int) -> None:
+    """Send while they are killed in turn; then everything is there once, per stream in order."""
+    chance = random.Random(seed)
+    streams = [SourceStream(n, b"stream-%d" % n, [b"%d-%d" % (n, m) for m in range(2000 * kills)]) for n in range(4)]
+    source = WallarooSource(where(listener), streams)
+    deadline, killed, next_kill = time.monotonic() + DONE_SECONDS + 2 * kills, 0, 0.0
+    connected = False
+    while not source.done:
+        assert time.monotonic() < deadline, [stream.acknowledged for stream in streams]
+        try:
+            if not connected:
+                source.connect()
+                connected = True
+                next_kill = time.monotonic() + chance.random() * 0.5
+            source.send_some(chance.choice((1, 20, 200)))
+            source.take()
+        except (CutOffError, OSError):
+            connected = False
+            time.sleep(0.1)
+        if connected and killed < kills and time.monotonic() > next_kill:
+            victim = chance.choice(processes)
+            victim.end()
+            victim.start()
+            killed, next_kill = killed + 1, time.monotonic() + chance.random() * 0.5
+    source.close()
+    rows = stored(listener)
+    assert [row[0] for row in rows] == list(range(len(rows)))
+    for stream in streams:
+        assert [row[3] for row in rows if row[1] == stream.stream_id] == stream.payloads
+        assert [row[2] for row in rows if row[1] == stream.stream_id] == list(range(len(stream.payloads)))
+
+
+def test_a_listener_is_killed(tmp_path: Path) -> None:
+    with running(tmp_path) as (servers, listener):
+        play([listener, *servers], listener, kills=4, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_many_kills(tmp_path: Path) -> None:
+    with running(tmp_path) as (servers, listener):
+        play([listener, *servers], listener, kills=12, seed=2)
+
+
+def test_it_ends_in_order_and_says_what_is_wrong(tmp_path: Path) -> None:
+    with running(tmp_path) as (_, listener):
+        source = WallarooSource(where(listener), [SourceStream(1, b"s", [b"x"])])
+        source.connect()
+        while not source.done:
+            source.send_some(1)
+            source.take()
+        listener.end(signal.SIGTERM)
+        with pytest.raises(CutOffError, match="RESTART"):
+            source.take()
+    command = [sys.executable, "-m", "connectors", "listen", "--volume", "v", "--dir", str(tmp_path / "x")]
+    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 2
+    assert "--servers" in said.stderr

@@ -1,0 +1,153 @@
+"""`open_source` against a listener: what is cut off, refused, moved, slow or gone."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trio.testing
+
+from connectors.listener.settings import ProtocolSettings
+from connectors.source.source import Source
+from connectors.source.source_link import ListenerRefusedError
+from journal.background import background
+from sos_client.wire.errors import DeadlineError, MisuseError
+from tests.connectors.house import HELLO, OTHER, House, listening
+from tests.fakes.memory_volume import MemoryVolume
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from connectors.wire.frames import HelloFrame
+
+SETTINGS = ProtocolSettings(credits=10)
+
+
+@asynccontextmanager
+async def sourcing(
+    dial: Callable[[str], Awaitable[trio.abc.Stream]],
+    *,
+    hello: HelloFrame = HELLO,
+    window_bytes: int = 10_000,
+    patience_seconds: float = 60.0,
+) -> AsyncIterator[Source]:
+    source = Source(["a", "b"], hello, dial, window_bytes=window_bytes, patience_seconds=patience_seconds)
+    async with background() as nursery:
+        nursery.start_soon(source.run)
+        yield source
+
+
+async def payloads(house: House) -> list[bytes]:
+    return [row[3] for row in await house.rows()]
+
+
+async def test_everything_arrives_once_and_in_order() -> None:
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial) as source:
+        stream = await source.open_stream(1, "s")
+        assert stream.outbox.point == -1
+        for n in range(100):
+            await stream.send(n, b"%d" % n, key=b"k", event_time=n)
+        await stream.flush()
+        assert stream.point_of_reference == 99
+        await stream.aclose()
+        with pytest.raises(MisuseError, match="closed"):
+            await stream.send(100, b"")
+        with pytest.raises(MisuseError, match="open already"):
+            await source.open_stream(1, "s")
+        assert await payloads(house) == [b"%d" % n for n in range(100)]
+
+
+async def test_it_goes_on_after_each_cut(autojump_clock: trio.testing.MockClock) -> None:
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial) as source:
+        streams = [await source.open_stream(n, f"s{n}") for n in range(3)]
+        for n in range(100):
+            for stream in streams:
+                await stream.send(n, b"%d" % n)
+            if n % 10 == 3:
+                await house.ends[-1].aclose()  # what is in the memory between the two is lost
+            if n % 7 == 0:
+                await trio.sleep(1)
+        for stream in streams:
+            await stream.aclose()
+        assert source.connections > 5
+        rows = await house.rows()
+        for number in range(3):
+            assert [row[3] for row in rows if row[1] == number] == [b"%d" % n for n in range(100)]
+
+
+async def test_a_program_that_begins_again_passes_over_what_is_there() -> None:
+    volume = MemoryVolume("v")
+    for run in (30, 60):
+        async with listening(volume, SETTINGS) as house, sourcing(house.dial) as source:
+            stream = await source.open_stream(1, "s")
+            assert stream.point_of_reference == (None if run == 30 else 29)
+            for n in range(run):
+                await stream.send(n, b"%d" % n)
+            await stream.flush()
+            assert await payloads(house) == [b"%d" % n for n in range(run)]
+
+
+async def test_a_stream_that_another_has_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial) as first:
+        stream = await first.open_stream(1, "s")
+        await stream.send(4, b"x")
+        async with sourcing(house.dial, hello=OTHER) as second, trio.open_nursery() as nursery:
+
+            async def end_later() -> None:
+                await trio.sleep(10)
+                await stream.aclose()
+
+            nursery.start_soon(end_later)
+            assert (await second.open_stream(1, "s")).point_of_reference == 4
+            assert trio.current_time() >= 10
+
+
+async def test_who_is_refused_is_told_why() -> None:
+    wrong = replace(HELLO, cookie=b"x")
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial, hello=wrong) as source:
+        for stream_id in (1, 2):
+            with pytest.raises(ListenerRefusedError, match="cookie"):
+                await source.open_stream(stream_id, "s")
+
+
+async def test_a_restart_leads_to_the_address_that_it_names(autojump_clock: trio.testing.MockClock) -> None:
+    volume, dialled = MemoryVolume("v"), list[str]()
+    async with listening(volume, SETTINGS) as house:
+
+        async def dial(address: str) -> trio.abc.Stream:
+            dialled.append(address)
+            if len(dialled) > 1:
+                house.sources._moved_to = None  # the one at the new address takes it
+            return await house.dial()
+
+        async with sourcing(dial) as source:
+            stream = await source.open_stream(1, "s")
+            await stream.send(1, b"1")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(house.sources.stop, "elsewhere:1")
+                await stream.send(2, b"2")
+                await stream.flush()
+            assert dialled == ["a", "elsewhere:1"]
+            assert await payloads(house) == [b"1", b"2"]
+
+
+async def test_send_waits_while_too_much_is_not_acknowledged(autojump_clock: trio.testing.MockClock) -> None:
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial, window_bytes=1000) as source:
+        stream = await source.open_stream(1, "s")
+        for n in range(50):
+            await stream.send(n, bytes(200))
+            assert stream.outbox.held_bytes <= 1000
+        await stream.flush()
+
+
+async def test_nobody_waits_for_ever(autojump_clock: trio.testing.MockClock) -> None:
+    async def dial(address: str) -> trio.abc.Stream:
+        raise OSError(111, "Connection refused")
+
+    async with sourcing(dial, patience_seconds=20.0) as source:
+        with pytest.raises(DeadlineError, match=r"waited 20 s .* connection refused"):
+            await source.open_stream(1, "s")
+    assert trio.current_time() < 30
