@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 START_SECONDS = 30.0
-DONE_SECONDS = 120.0
+STALLED_SECONDS = 100.0  # nothing is acknowledged: more than any takeover takes on a busy machine
 
 
 class Process:
@@ -95,18 +95,21 @@ def stored(listener: Process) -> list[tuple[int, int, int, bytes]]:
 def play(processes: list[Process], listener: Process, *, kills: int, seed: int) -> None:
     """Send while they are killed in turn; then everything is there once, per stream in order."""
     chance = random.Random(seed)
-    streams = [SourceStream(n, b"stream-%d" % n, [b"%d-%d" % (n, m) for m in range(2000 * kills)]) for n in range(4)]
+    streams = [SourceStream(n, b"stream-%d" % n, [b"%d-%d" % (n, m) for m in range(500 * kills)]) for n in range(4)]
     source = WallarooSource(where(listener), streams)
-    deadline, killed, next_kill = time.monotonic() + DONE_SECONDS + 2 * kills, 0, 0.0
+    killed, next_kill, seen, seen_at = 0, 0.0, 0, time.monotonic()
     connected = False
     while not source.done:
-        assert time.monotonic() < deadline, [stream.acknowledged for stream in streams]
+        acknowledged = sum(stream.acknowledged for stream in streams)
+        if acknowledged != seen:
+            seen, seen_at = acknowledged, time.monotonic()
+        assert time.monotonic() < seen_at + STALLED_SECONDS, [stream.acknowledged for stream in streams]
         try:
             if not connected:
                 source.connect()
                 connected = True
                 next_kill = time.monotonic() + chance.random() * 0.5
-            source.send_some(chance.choice((1, 20, 200)))
+            source.send_some(chance.choice((5, 20, 200)))
             source.take()
         except (CutOffError, OSError):
             connected = False
