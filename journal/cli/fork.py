@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,7 +14,7 @@ from journal.birth import create_volume
 from journal.cli.importing import home_of, is_taken, note_moved
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, moment_of, split_addresses, style_options
-from journal.cli.output import print_json, progress, size_text, tree_text
+from journal.cli.output import note, print_json, progress, size_text, tree_text
 from journal.cli.pins import pinned
 from journal.cli.running import run_async
 from journal.cli.views import LogView, image_of, log_access, open_log, open_service, warn_of_open_end
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from journal.reading import VolumeReader
     from journal.volume import FileStatus, Volume
+
+_SCRATCH: Final = re.compile(rf"{re.escape(SCRATCH_PREFIX)}[0-9a-f]{{8}}", re.ASCII)
 
 
 @click.command()
@@ -72,7 +75,9 @@ async def _fork(
         view = LogView(reader, await image_of(reader, moment_of(at, style), path=source.path))
         await warn_of_open_end(view, at)
         files = [_new_file(view, status, source.path) async for status in view.walk(source.path)]
-        files = [file for file in files if not f"/{file.path}".startswith(f"/{SCRATCH_PREFIX}")]
+        for name in sorted({top for file in files if _SCRATCH.fullmatch(top := _top(file))}):
+            note(f"left out: {name}, which an import or fork has written that did not come to its end")
+        files = [file for file in files if not _SCRATCH.fullmatch(_top(file))]
         moved = await move_tree(files, home_of(target))
         note_moved(moved, target)
         files = list(moved.files)
@@ -120,6 +125,10 @@ async def _opened(
     await create_volume(target.volume, access.servers, surroundings=surroundings, settings=settings)
     async with open_journal(target.volume, servers=access.servers, surroundings=surroundings) as journal:
         yield journal
+
+
+def _top(file: NewFile) -> str:
+    return file.path.partition("/")[0]
 
 
 def _new_file(view: LogView, status: FileStatus, root: str) -> NewFile:

@@ -120,7 +120,7 @@ _ACCESS: Final = (
         "--dir",
         "copy_directory",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Directory of a journal service, or a backup.",
+        help="Directory of a journal service, or a backup: DIR/VOLUME, or DIR itself if it has no such directory.",
     ),
     click.option(
         "--token-file",

@@ -152,6 +152,19 @@ def test_import_and_fork_appear_whole_with_their_times(
     assert (tmp_path / "again/metadata").stat().st_mtime == (tmp_path / "q1/metadata").stat().st_mtime
 
 
+def test_what_a_fork_leaves_out_is_said(service: str, volume: VolumeOnDisk, cli: Cli) -> None:
+    volume.put("kept", b"1")
+    volume.put(".sos-new-notes/mine", b"2")
+    volume.put(".sos-new-0123abcd/half", b"3")
+    volume.save()
+    forked = cli.here("fork", "payments", "sos://other/all", "--to-service", service)
+    assert forked.exit_code == 0, forked.output
+    assert "left out: .sos-new-0123abcd" in forked.stderr
+    listed = cli("ls", "-R", "sos://other/all", "--service", service, "--json").stdout.splitlines()
+    files = {entry["path"] for entry in map(json.loads, listed) if not entry["directory"]}
+    assert files == {"all/kept", "all/.sos-new-notes/mine"}
+
+
 def _write_live_checkpoint(root: Path) -> dict[str, bytes]:
     """A checkpoint of `transformWithState` as Spark wrote it elsewhere, with checksums of a local file system."""
     vectors = json.loads((Path(__file__).parents[2] / "vectors/spark_checkpoints.json").read_text())["checkpoints"]
