@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RELOCATE_ABOVE: Final = 1.4
 SPARSE: Final = 0.25  # copying so little of a segment forward is cheap for the space that it frees
 # An index snapshot is written when the log has grown by so many times its size, or so much more of it could be trimmed:
-# they cost at most a fifth of the space.
+# they cost a fifth of the space, two fifths at most.
 SNAPSHOT_SPACING: Final = 4
 
 

@@ -134,9 +134,9 @@ class Housekeeping:
     async def _deal_with(self, image: Image, lived_ms: int) -> None:
         first_needed = cleaner.first_needed(self._journal.log.links, image.lsn, references_of(image))
         grown, freed = image.lsn - self._last_lsn, first_needed - self._last_first_needed
-        if cleaner.is_snapshot_due(self._last, grown=grown, freed=freed):
+        is_due = cleaner.is_snapshot_due(self._last, grown=grown, freed=freed if self.retention.is_limited else 0)
+        if is_due and await self._store_snapshot(image, lived_ms):
             self._last_first_needed = first_needed
-            await self._store_snapshot(image, lived_ms)
         if not self.retention.is_limited:
             return
         await self._look_back()
@@ -220,19 +220,21 @@ class Housekeeping:
 
     # ---- index snapshots
 
-    async def _store_snapshot(self, image: Image, lived_ms: int) -> None:
-        """Write the image beside the segments, here and on every member that answers."""
+    async def _store_snapshot(self, image: Image, lived_ms: int) -> bool:
+        """Write the image beside the segments, here and on every member that answers; whether enough have taken it."""
         name = str(name_of_snapshot(image, epoch=self._journal.log.segment.epoch))
         data = await beside(image.item_count, lambda: encode_snapshot(image))
         await self._journal.local.store(name, data)
         holding = [replica.member for replica in self._connected() if await self._give(replica, name, data)]
         snapshot = SnapshotObject(name=name, size=len(data))
+        if not self._journal.log.progress.is_durable_on(holding):
+            return False
         self._last, self._last_lsn = snapshot, image.lsn
-        if self._journal.log.progress.is_durable_on(holding):
-            self._journal.log.progress.keep(snapshot, holding)
-            self._boundaries[image.lsn] = Boundary(
-                lsn=image.lsn, lived_ms=lived_ms, snapshot=snapshot, references=references_of(image)
-            )
+        self._journal.log.progress.keep(snapshot, holding)
+        self._boundaries[image.lsn] = Boundary(
+            lsn=image.lsn, lived_ms=lived_ms, snapshot=snapshot, references=references_of(image)
+        )
+        return True
 
     async def _give(self, replica: Replica, name: str, data: bytes) -> bool:
         filling = self._filling(replica)
