@@ -268,7 +268,9 @@ class Journal:
             segment = self.log.segment
             kept = range(max(segment.trim, segment.oldest), self.acknowledged_lsn + 1)
             now_ms = max(self.log.now_ms(), self.log.lived_ms() + self.log.segment.paused_ms)
-            return preconditions.check_pin(self.pending, name, lsn, seconds, kept=kept, now_ms=now_ms)
+            return preconditions.check_pin(
+                self.pending, name, lsn, seconds, kept=kept, now_ms=now_ms, written_ms=self.log.written_ms()
+            )
 
         await self.change(check, operation)
 

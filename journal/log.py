@@ -82,7 +82,11 @@ class Log:
         return self.end > self._opened_lsn
 
     def now_ms(self) -> int:
-        """The volume's clock: never before the last record."""
+        """The volume's clock: never before the last record, and right after a sleep."""
+        return self._timekeeper.now_ms(self._wall_ms(), monotonic_ms())
+
+    def written_ms(self) -> int:
+        """The earliest time that the next record can have in this segment."""
         return max(self._timekeeper.read(self._wall_ms(), monotonic_ms()), self._timekeeper.last_ms)
 
     def lived_ms(self) -> int:

@@ -183,8 +183,12 @@ def check_release(image: Image, path: str, claim: PathClaim) -> bool:
     return present is not None
 
 
-def check_pin(image: Image, name: str, lsn: int, seconds: float, *, kept: range, now_ms: int) -> Pin:
-    """The pin to write; `kept`: the LSNs that can be read now. BAD_REQUEST, OUT_OF_RETENTION."""
+def check_pin(image: Image, name: str, lsn: int, seconds: float, *, kept: range, now_ms: int, written_ms: int) -> Pin:
+    """The pin to write; `kept`: the LSNs that can be read now. BAD_REQUEST, OUT_OF_RETENTION.
+
+    It ends so long after `now_ms`. `written_ms`: no record is given an earlier time, so the image will have no more
+    pins than those that end after it.
+    """
     if not 0 <= seconds <= PIN_SECONDS_MAX:
         raise refused(JournalCode.BAD_REQUEST, f"a pin holds for up to {PIN_SECONDS_MAX} seconds")
     if not seconds:
@@ -193,7 +197,7 @@ def check_pin(image: Image, name: str, lsn: int, seconds: float, *, kept: range,
         raise refused(JournalCode.OUT_OF_RETENTION, f"LSN {lsn} is older than what is kept")
     if lsn >= kept.stop:
         raise refused(JournalCode.BAD_REQUEST, f"LSN {lsn} is not reached yet")
-    others = [pin for pin in image.pins.values() if pin.name != name and pin.expires_ms > now_ms]
+    others = [pin for pin in image.pins.values() if pin.name != name and pin.expires_ms > written_ms]
     if len(others) >= PINS_MAX:
         raise refused(JournalCode.BAD_REQUEST, f"there are {PINS_MAX} pins already; release some")
     return Pin(name=name, lsn=Lsn(lsn), expires_ms=now_ms + int(seconds * 1000))

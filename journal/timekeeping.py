@@ -98,6 +98,10 @@ class Timekeeper:
         self.distrust_ms -= max(0, min(self.distrust_ms, self._slept_ms + self._earned_ms))
         self._slept_ms = self._earned_ms = 0
 
+    def now_ms(self, wall_ms: int, monotonic_ms: int) -> int:
+        """What a record would be given at the beginning of a segment, if that were late by a sleep alone."""
+        return max(self.read(wall_ms, monotonic_ms) + self._slept_ms, self.last_ms)
+
     def next_ms(self, wall_ms: int, monotonic_ms: int) -> int:
         """The time of the next record."""
         self.last_ms = max(self.read(wall_ms, monotonic_ms), self.last_ms + 1)

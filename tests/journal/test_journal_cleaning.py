@@ -11,10 +11,12 @@ import trio
 
 from journal.errors import JournalCode, JournalError, RefusedByVolumeError
 from journal.housekeeping import Housekeeping
+from journal.image import PINS_MAX
 from journal.moments import AtLsn, AtTime
 from journal.reading import open_reader
 from journal.record import Lsn
 from journal.settings import JournalSettings
+from journal.volume import PathClaim
 from tests.journal.cluster import (
     VOLUME,
     MemoryCluster,
@@ -259,6 +261,7 @@ async def test_a_machine_that_has_slept_gives_right_times_at_once(autojump_clock
             moment = journal.acknowledged_lsn
             await journal.pin("fork", lsn=moment, seconds=600)
             slept = 8 * 3600.0
+            await journal.claim("q", PathClaim(start_time=int(1000 * clock()), application="began after the sleep"))
             status = await journal.put("second", b"2")
             assert abs(status.modified_ms - 1000 * clock()) < 1000
             await journal.pin("another", lsn=moment, seconds=60)
@@ -309,6 +312,31 @@ async def test_nothing_is_older_than_it_is_while_times_are_ahead(autojump_clock:
                 await trio.sleep(60)
             reader = await open_reader(VOLUME, journal.replicas.sources())
             assert (await reader.image(AtLsn(lsn=Lsn(moment)))).tree.find("young") is not None
+
+
+@pytest.mark.parametrize("slept", [0.0, 3600.0])
+async def test_as_many_pins_as_there_may_be_and_one_more(slept: float, autojump_clock: MockClock) -> None:
+    """They end by lived time, of which records' times may be behind: a pin that is taken fits the image as it is."""
+    asleep = 0.0
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        async with open_on(servers, wall_clock=lambda: wall_clock() + 86_400) as journal:
+            await journal.put("state", b"from the future")
+
+        def clock() -> float:
+            return wall_clock() + asleep
+
+        async with open_on(servers, wall_clock=clock, asleep_clock=lambda: asleep) as journal:
+            for number in range(PINS_MAX):
+                await journal.pin(f"pin {number}", lsn=journal.acknowledged_lsn, seconds=100)
+            await trio.sleep(150)
+            asleep = slept
+            with suppress(RefusedByVolumeError):
+                await journal.pin("one more", lsn=journal.acknowledged_lsn, seconds=100)
+            await journal.put("goes on", b"1")
+            await trio.sleep(150)
+            await journal.pin("one more", lsn=journal.acknowledged_lsn, seconds=100)
+            assert "one more" in journal.pending.pins
 
 
 async def test_a_volume_ages_while_its_clock_waits_for_the_wall_clock(autojump_clock: MockClock) -> None:
