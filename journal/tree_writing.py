@@ -15,17 +15,15 @@ import trio
 
 from journal.errors import JournalError
 from journal.paths import SCRATCH_PREFIX, join, parent_of
+from journal.record import CLIENT_BYTES
 from journal.volume import PUT_BYTES_MAX, OperationId
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from journal.volume import MarkValue, Volume
 
 FILES_AT_ONCE: Final = 16  # the service puts what comes together into one sync
-
-_CLIENT: Final = os.urandom(16)
-_SEQUENCE: Final = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,43 +53,54 @@ async def write_tree(
     Fails as the volume does; what was written below the scratch path is deleted then, if the service still answers.
     """
     place = join(parent_of(target), f"{SCRATCH_PREFIX}{scratch}") if target else ""
+    operations = _new_client()
     try:
         if not any(file.path == "" for file in files):
-            await volume.mkdirs(place, operation=_new_operation())
-        await _write_all(volume, files, place, progress)
+            await volume.mkdirs(place, operation=next(operations))
+        await _write_all(volume, files, place, operations, progress)
         if target:
-            await volume.delete(target, recursive=False, operation=_new_operation())
-            await volume.rename(place, target, overwrite=False, operation=_new_operation())
-        await volume.mark(origin, operation=_new_operation())
+            await volume.delete(target, recursive=False, operation=next(operations))
+            await volume.rename(place, target, overwrite=False, operation=next(operations))
+        await volume.mark(origin, operation=next(operations))
     except BaseException:
         if target:
             with trio.move_on_after(5, shield=True), suppress(JournalError):
-                await volume.delete(place, recursive=True, operation=_new_operation())
+                await volume.delete(place, recursive=True, operation=next(operations))
         raise
 
 
-def _new_operation() -> OperationId:
-    return OperationId(client=_CLIENT, sequence=next(_SEQUENCE))
+def _new_client() -> Iterator[OperationId]:
+    """Ids for one change after the other: of changes at once the slowest could be older than what is remembered."""
+    client = os.urandom(CLIENT_BYTES)
+    return (OperationId(client=client, sequence=number) for number in itertools.count(1))
 
 
-async def _write_all(volume: Volume, files: Sequence[NewFile], place: str, progress: Callable[[int], None]) -> None:
+async def _write_all(
+    volume: Volume,
+    files: Sequence[NewFile],
+    place: str,
+    operations: Iterator[OperationId],
+    progress: Callable[[int], None],
+) -> None:
     for file in files:
         if file.is_directory:
-            await volume.mkdirs(join(place, file.path), operation=_new_operation())
+            await volume.mkdirs(join(place, file.path), operation=next(operations))
     waiting = [file for file in reversed(files) if not file.is_directory]
 
     async def write_some() -> None:
+        operations = _new_client()
         while waiting:
-            await _write_file(volume, waiting.pop(), place, progress)
+            await _write_file(volume, waiting.pop(), place, next(operations), progress)
 
     async with trio.open_nursery() as nursery:
         for _ in range(min(FILES_AT_ONCE, len(waiting))):
             nursery.start_soon(write_some)
 
 
-async def _write_file(volume: Volume, file: NewFile, place: str, progress: Callable[[int], None]) -> None:
+async def _write_file(
+    volume: Volume, file: NewFile, place: str, operation: OperationId, progress: Callable[[int], None]
+) -> None:
     path = join(place, file.path) if file.path else place
-    operation = _new_operation()
     if file.size <= PUT_BYTES_MAX:
         data = b"".join([piece async for piece in file.pieces()])
         if len(data) <= PUT_BYTES_MAX:
