@@ -21,7 +21,7 @@ from journal.segment import SegmentReader, read_end
 from journal.surveying import standing_snapshots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
     from journal.copies import Copy
     from journal.reading import VolumeReader
@@ -73,13 +73,36 @@ async def verify_copy(reader: VolumeReader, copy: Copy, progress: Callable[[int]
         return report
     try:
         await _verify_segments(reader, copy, report, progress)
-        await _verify_snapshots(reader, copy, report)
+        mine = [name for label, name in reader.chain.sizes if label == copy.label]
+        await _verify_snapshots(reader, copy, report, mine)
+        _remark_snapshots(reader, copy, report, mine)
         if isinstance(copy, DirectoryCopy):
             await _verify_mark(reader, copy, report)
     except JournalError as error:
         report.problem = error.message
     report.behind_bytes = max(0, reader.acknowledged_lsn - report.end_lsn)
     return report
+
+
+async def verify_called_damaged(reader: VolumeReader) -> dict[str, str]:
+    """What is wrong with each copy, by its label, in old objects that its own server calls damaged. Reads only those.
+
+    A server calls damaged also what may have lost its end, and has been filled again since.
+    """
+    wrong = {}
+    for copy in reader.chain.copies:
+        report = CopyReport(label=copy.label)
+        called = {name for label, name in reader.chain.doubtful if label == copy.label}
+        try:
+            for link in reader.chain.links[:-1]:
+                if link.segment in called:
+                    await _verify_segment(reader, copy, link, report, lambda _done: None, closed=True)
+            await _verify_snapshots(reader, copy, report, called)
+        except JournalError as error:
+            report.faults.append(Fault(object=copy.label, what=error.message))
+        if report.faults:
+            wrong[copy.label] = f"{report.faults[0].object}: {report.faults[0].what}"
+    return wrong
 
 
 async def _verify_segments(
@@ -162,13 +185,15 @@ def _check_records(records: SegmentReader, link: Link, report: CopyReport) -> bo
         report.records += 1
 
 
-async def _verify_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport) -> None:
-    mine = {name: size for (label, name), size in reader.chain.sizes.items() if label == copy.label}
-    for name in snapshots_on_chain(mine, reader.chain.boundaries, lsn=reader.acknowledged_lsn):
+async def _verify_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport, names: Iterable[str]) -> None:
+    for name in snapshots_on_chain(names, reader.chain.boundaries, lsn=reader.acknowledged_lsn):
         try:
-            checked_snapshot(str(name), await read_whole(copy, str(name), mine[str(name)]))
+            checked_snapshot(str(name), await read_whole(copy, str(name), reader.chain.sizes[copy.label, str(name)]))
         except DamagedJournalError as error:
             report.faults.append(Fault(object=str(name), what=error.message, lsn=name.lsn))
+
+
+def _remark_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport, mine: Collection[str]) -> None:
     _note_missing_snapshot(reader, copy, report)
     counting = {str(name) for name in snapshots_on_chain(mine, reader.chain.boundaries, lsn=reader.acknowledged_lsn)}
     dead = [name for name in mine if parse_snapshot_name(name) and name not in counting]

@@ -31,6 +31,7 @@ from journal.errors import JournalError
 from journal.moments import Now
 from journal.promise import Verdict, judge
 from journal.surveying import lacking, survey
+from journal.verification import verify_called_damaged
 from sos_client.printable import printable
 from sos_client.wire.holders import shown_holder
 
@@ -86,8 +87,9 @@ async def _status(location: Location, style: Style, access: Access) -> None:
     service = await _asked(access, location.volume)
     async with open_log(access, location.volume) as reader:
         image = await reader.image(Now())
-        members = [await _member(reader, copy) for copy in reader.copies]
-        holdings = await survey(reader, {})
+        faults = await verify_called_damaged(reader)
+        members = [await _member(reader, copy, faults.get(copy.label)) for copy in reader.copies]
+        holdings = await survey(reader, faults)
         findings = judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings)
         findings = findings if access.servers else []  # a directory alone says nothing about members
         members += [MemberStatus(label=a, verdict="SILENT") for a in access.servers if a not in _labels(members)]
@@ -123,7 +125,7 @@ def _verdict(members: list[MemberStatus], findings: list[Finding], *, missing: b
     return max(worst, Verdict.WARNING if doubtful else Verdict.OK).name
 
 
-async def _member(reader: VolumeReader, copy: Copy) -> MemberStatus:
+async def _member(reader: VolumeReader, copy: Copy, fault: str | None) -> MemberStatus:
     problem = reader.problems.get(copy.label)
     if problem is not None:
         return MemberStatus(label=copy.label, verdict="FAILURE", remark=problem.message)
@@ -131,6 +133,7 @@ async def _member(reader: VolumeReader, copy: Copy) -> MemberStatus:
     mine = [size for (label, _), size in reader.chain.sizes.items() if label == copy.label]
     lag = max(0, reader.acknowledged_lsn - end.lsn)
     lacks = lacking(reader, copy.label) if isinstance(copy, MemberCopy) else []
+    lacks += [] if fault is None else [fault]
     base = MemberStatus(
         label=copy.label,
         verdict="LAGS" if lag else "LACKS" if lacks else "OK",

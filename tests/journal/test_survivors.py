@@ -24,7 +24,7 @@ from journal.promise import Verdict, judge
 from journal.reading import open_reader
 from journal.settings import JournalSettings
 from journal.surveying import survey
-from journal.verification import verify_copy
+from journal.verification import verify_called_damaged, verify_copy
 from tests.journal.cluster import (
     VOLUME,
     MemoryCluster,
@@ -215,7 +215,7 @@ async def well(servers: MemoryCluster, names: str) -> tuple[bool, bool]:
             return False, False
         reports = [await verify_copy(reader, one, lambda _done: None) for one in copies]
         verified = all(one.verdict is Verdict.OK for one in reports)
-        holdings = await survey(reader, {})
+        holdings = await survey(reader, await verify_called_damaged(reader))
         found = judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings)
         status = not found and not any(one.lacks for one in holdings) and len(holdings) == len(names)
         return status, verified and not found
@@ -236,6 +236,24 @@ async def test_a_member_that_may_have_lost_its_end_is_not_said_to_be_well(autoju
             await trio.sleep(5)
             status, _ = await well(servers, "abc")
             assert status
+
+
+async def test_old_objects_that_servers_call_damaged_are_looked_at(autojump_clock: MockClock) -> None:
+    """A segment, and the index snapshot that stands for what was trimmed; what is called so and is whole is well."""
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, settings=SETTINGS) as journal:
+            await write_much(journal)
+            snapshot = max(journal.log.progress.snapshots)
+            for victim in (journal.log.links[1].segment, snapshot):
+                for server in "ab":
+                    servers.objects(server)[victim].damaged = True
+                assert await well(servers, "abc") == (True, True)
+                for server in "ab":
+                    servers.objects(server)[victim].content[-1] ^= 1
+                assert await well(servers, "abc") == (False, False)
+                for server in "ab":
+                    servers.objects(server)[victim].content[-1] ^= 1
 
 
 def plant(chance: random.Random, servers: MemoryCluster, names: str) -> str:
