@@ -1,6 +1,6 @@
 """Makes a trio run depend on its seed alone: scheduling, virtual time, and every source of randomness.
 
-The two names of trio used here are private. `test_determinism` pins what they do; a release of trio that changes them
+The names of trio used here are private. `test_determinism` pins what they do; a release of trio that changes them
 fails there and nowhere else.
 """
 
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 from trio._core import _run as trio_run  # the scheduler's switch and its random source are nowhere else
-from trio.testing import MockClock
+from trio._core._wakeup_socketpair import WakeupSocketpair
 
 from tests.fakes import simulated_sockets
+from tests.simulation.event_loop import JumpingClock, NoInput
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -31,8 +32,9 @@ WALL_CLOCK_START: Final = 1_800_000_000.0
 
 def run_from_seed(seed: int, main: Callable[[], Awaitable[Result]]) -> Result:
     """Run `main` so that the same seed gives the same steps in the same order at the same (virtual) times."""
-    with _everything_seeded(seed):
-        return trio.run(main, clock=MockClock(autojump_threshold=0))
+    clock = JumpingClock()
+    with _everything_seeded(seed, clock):
+        return trio.run(main, clock=clock)
 
 
 async def _run_here(call: Callable[..., Result], *args: object, **_: object) -> Result:
@@ -42,12 +44,13 @@ async def _run_here(call: Callable[..., Result], *args: object, **_: object) -> 
 
 
 @contextlib.contextmanager
-def _everything_seeded(seed: int) -> Iterator[None]:
+def _everything_seeded(seed: int, clock: JumpingClock) -> Iterator[None]:
     """Seed the scheduler and all randomness; put everything back afterwards.
 
     The garbage collector is off, since finalizers would run whenever it likes; reference counting goes on.
     """
     entropy = random.Random(f"entropy {seed}")
+    no_input = NoInput()
     scheduler_state, random_state = trio_run._r.getstate(), random.getstate()
     replaced: list[tuple[Any, str, object]] = [
         (trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
@@ -57,6 +60,11 @@ def _everything_seeded(seed: int) -> Iterator[None]:
         (time, "time", lambda: WALL_CLOCK_START),
         (trio.to_thread, "run_sync", _run_here),
         *simulated_sockets.REPLACED,
+        (trio_run, "TheIOManager", lambda: no_input),
+        (WakeupSocketpair, "wakeup_thread_and_signal_safe", lambda _: no_input.wake()),
+        (WakeupSocketpair, "wait_woken", lambda _: no_input.wait_woken()),
+        (trio._core, "MockClock", JumpingClock),
+        (trio, "sleep", clock.sleep),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
     collecting = gc.isenabled()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from trio._core import _run as trio_run
+from trio.testing import MockClock
 
 from tests.simulation.determinism import run_from_seed
 from tests.simulation.server_run import PROFILES, simulate_server
@@ -63,6 +64,44 @@ def test_randomness_and_time_come_from_the_seed() -> None:
     assert run_from_seed(5, draw) == run_from_seed(5, draw)
     assert run_from_seed(5, draw)[:2] != run_from_seed(6, draw)[:2]
     assert run_from_seed(5, draw)[2] == 3
+
+
+async def sleeping_and_cancelling() -> list[tuple[float, str]]:
+    """What tasks do, and when, that sleep, wait in vain, wake each other and give each other up."""
+    steps: list[tuple[float, str]] = []
+    scopes, lot = [trio.CancelScope() for _ in range(8)], trio.lowlevel.ParkingLot()
+
+    async def act(number: int) -> None:
+        chance = random.Random(number)
+        for step in range(40):
+            scopes[number] = trio.CancelScope()
+            with scopes[number], trio.move_on_after(chance.choice([0, 0.1, 0.25, 1])):
+                await trio.sleep(chance.choice([0, 0.1, 0.25, 0.3]))
+                if chance.random() < 0.3:
+                    await lot.park()
+                with trio.CancelScope(shield=chance.random() < 0.5):
+                    await trio.sleep(chance.uniform(0, 0.5))
+                steps.append((trio.current_time(), f"{number} {step}"))
+                lot.unpark_all()
+                scopes[chance.randrange(8)].cancel()
+            await trio.lowlevel.checkpoint()
+        steps.append((trio.current_time(), f"{number} is done"))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(act, number)
+    return steps
+
+
+def test_the_loop_does_what_trios_own_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(20):
+        ours = run_from_seed(seed, sleeping_and_cancelling)
+        with monkeypatch.context() as patch:
+            patch.setattr(trio_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
+            trio_run._r.seed(f"schedule {seed}")
+            trios = trio.run(sleeping_and_cancelling, clock=MockClock(autojump_threshold=0))
+        assert [name for _, name in ours] == [name for _, name in trios]
+        assert [time for time, _ in ours] == pytest.approx([time for time, _ in trios])
 
 
 @pytest.mark.parametrize("seed", range(len(PROFILES)))
