@@ -70,7 +70,7 @@ class _JournalRun:
                         working.start_soon(self._keep_up, nursery)
                         await JournalFaults(stage, nursery).go_on()
                 self._mend()
-                if self.scenario.profile.goes_on:
+                if self.scenario.goes_on:
                     await self._require_a_write(nursery)
                 await self._stop()
             await audit(stage, nursery)
@@ -117,11 +117,13 @@ class _JournalRun:
             network.wake_up(name)
 
     async def _require_a_write(self, nursery: trio.Nursery) -> None:
-        """Nobody is started anew who runs, so that an owner that waits for ever is seen; lost members stay lost."""
+        """Nobody is started anew who runs, so that an owner that waits for ever is seen; what was lost stays lost."""
         driver = Driver(self.world, self.stage.history, "latecomer", list(self.stage.services))
         self.stage.drivers.append(driver)
         for host in self.stage.servers.values():
-            host.faults.error_rates = {}
+            host.faults = DiskFaults()
+            host.drive.capacity_bytes = 1 << 40
+            host.held_down = host.held_down and self.scenario.profile.stays_hurt
         self.stage.start_servers(nursery)
         for host in self.stage.services.values():
             if not host.running:

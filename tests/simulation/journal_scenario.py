@@ -37,8 +37,8 @@ class Profile:
     """Whether it needs a volume that forgets."""
     few_answers: bool = False
     """Whether clients ask more than the window of answers holds."""
-    goes_on: bool = False
-    """Whether the volume must take writes after the last event, with nothing started anew but what had ended."""
+    stays_hurt: bool = False
+    """Whether servers that are away stay away after the last event, and the volume must take writes all the same."""
 
 
 MEMBERS: Final = {"replace a member": 4, "add a member": 2, "remove a member": 2, "repair": 1}
@@ -126,11 +126,14 @@ IN_DOUBT: Final = Profile(
     events={"leave in doubt": 2, "cut": 1},
     services=1,
     three_of_two=True,
-    goes_on=True,
+    stays_hurt=True,
 )
-"""Played for itself: all others end amid their faults, since members that catch up hide what was missing on them."""
+"""Played for itself, since nobody comes back in it."""
 IN_DOUBT_EVERY: Final = 40
 IN_DOUBT_AT: Final = 29
+GOES_ON_RATE: Final = 0.25
+"""How often a run must take writes after its last event. The others end amid their faults, since members that catch up
+hide what was missing on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,8 @@ class Scenario:
     retention_seconds: int
     retention_bytes: int
     standby: bool
+    goes_on: bool
+    """Whether the volume must take writes after the last event, with nothing started anew but what had ended."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -174,6 +179,7 @@ def draw_scenario(seed: int, chance: random.Random) -> Scenario:
         retention_seconds=retention[0],
         retention_bytes=retention[1],
         standby=profile.services > 1 and chance.random() < 0.4,
+        goes_on=chance.random() < GOES_ON_RATE or profile.stays_hurt,
     )
 
 
