@@ -124,6 +124,8 @@ class _JournalRun:
             host.faults = DiskFaults()
             host.drive.capacity_bytes = 1 << 40
             host.held_down = host.held_down and self.scenario.profile.stays_hurt
+            if self.scenario.profile.disk_errors and host.running:
+                await host.kill(power_cut=False)  # which a server says that it needs after its disk failed twice
         self.stage.start_servers(nursery)
         for host in self.stage.services.values():
             if not host.running:

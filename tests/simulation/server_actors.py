@@ -268,7 +268,7 @@ async def own_by_claim(actor: Actor, client: SosClient) -> None:
         try:
             await actor.append_some(client, key, content, epoch=epoch, holder=holder)
         except RefusedError as error:
-            # The network may deliver an earlier attempt of this client late, which then takes the place of the later one.
+            # The network may deliver an earlier attempt of this client late: it takes the place of the later one.
             own = error.code is ErrorCode.BUSY and "newer append" in str(error)
             changed = error.code in {ErrorCode.WRONG_SIZE, ErrorCode.WRONG_PREFIX, ErrorCode.BUSY} and not own
             actor.world.require(
