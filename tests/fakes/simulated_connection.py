@@ -68,17 +68,24 @@ class _Direction:
             return None
         if not self.chunks:
             return b"" if self.ended else None
-        arrival, data = self.chunks[0]
-        if arrival > now:
+        if self.chunks[0][0] > now:
             return None
+        data = self._arrived(now, max_bytes)
         count = self.network.draw_piece(min(max_bytes, len(data)))
-        if count == len(data):
-            self.chunks.popleft()
-        else:
-            self.chunks[0] = (arrival, data[count:])
+        if count < len(data):
+            self.chunks.appendleft((now, data[count:]))
         self.size -= count
         self.notify()
         return data[:count]
+
+    def _arrived(self, now: float, bytes_min: int) -> bytes:
+        """Remove what has arrived, whatever the pieces in which it was sent, until there is enough."""
+        pieces: list[bytes] = []
+        size = 0
+        while self.chunks and self.chunks[0][0] <= now and size < bytes_min:
+            pieces.append(self.chunks.popleft()[1])
+            size += len(pieces[-1])
+        return b"".join(pieces)
 
     @property
     def has_something(self) -> bool:
@@ -188,9 +195,9 @@ class SimulatedStream(trio.abc.Stream):
         return self._outgoing
 
     @property
-    def outgoing_is_free(self) -> bool:
-        """Whether `send_now` would take something, or raise."""
-        return self.closed or self._outgoing.room > 0 or self._incoming.broken_at <= trio.current_time()
+    def broken(self) -> bool:
+        """Whether `send_now` would raise."""
+        return self.closed or self._incoming.broken_at <= trio.current_time()
 
     async def _awake(self) -> None:
         await self.connection.network.awake(self.connection.host_of(self))

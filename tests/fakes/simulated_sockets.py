@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 HANDLE_MIN: Final = 3
 SHORT_SEND_RATE: Final = 0.02
-"""How often a send takes less than there is room for."""
+"""How often a send takes less than it was given, since the peer is slow."""
+CLOGGED_SECONDS_MAX: Final = 0.03
+"""For so long at most it takes nothing more then."""
 NOTHING_YET_RATE: Final = 0.01
 """How often what was said to be ready is not, as epoll(7) warns."""
 SOME_ONLY_RATE: Final = 0.2
@@ -107,6 +109,7 @@ class SimulatedSocket:
         self._host = stream.connection.host_of(stream)
         self._handle = self._kernel.open(self)
         self._changed = trio.Event()
+        self._clogged_until = 0.0
         for direction in (stream.incoming, stream.outgoing):
             direction.watchers.append(self._notify)
 
@@ -135,10 +138,10 @@ class SimulatedSocket:
         self._check_open()
         if self.stream.outgoing.ended:
             raise _failure(errno.EPIPE)
-        chance, length = self._kernel.chance, len(data)
-        if length > 1 and chance.random() < SHORT_SEND_RATE:
-            length = chance.randrange(length)
-        room = 0 if self._network.is_asleep(self._host) else length
+        chance, room = self._kernel.chance, len(data) if self._takes else 0
+        if room and chance.random() < SHORT_SEND_RATE:
+            room = chance.randrange(room)
+            self._clogged_until = trio.current_time() + chance.uniform(0, CLOGGED_SECONDS_MAX)
         with memoryview(data)[:room] as view, _failing_as_sockets_do():
             sent = self.stream.send_now(view)
         if sent < len(data):
@@ -170,11 +173,18 @@ class SimulatedSocket:
 
     @property
     def writable(self) -> bool:
-        return not self._network.is_asleep(self._host) and self.stream.outgoing_is_free
+        return self.stream.broken or (self._takes and self.stream.outgoing.room > 0)
+
+    def next_change_at(self, until: str) -> float:
+        """When it may become so by itself."""
+        if until == "readable":
+            return self.stream.incoming.next_change_at()
+        clogged_until = self._clogged_until if self._clogged_until > trio.current_time() else inf
+        return min(clogged_until, self.stream.incoming.broken_at)
 
     @property
-    def next_change_at(self) -> float:
-        return self.stream.incoming.next_change_at()
+    def _takes(self) -> bool:
+        return not self._network.is_asleep(self._host) and self._clogged_until <= trio.current_time()
 
     async def awake(self) -> None:
         await self._network.awake(self._host)
@@ -255,9 +265,8 @@ class SimulatedEpoll:
     def readable(self) -> bool:
         return any(watched.readable for watched in self._watched.values())
 
-    @property
-    def next_change_at(self) -> float:
-        return min((watched.next_change_at for watched in self._watched.values()), default=inf)
+    def next_change_at(self, until: str) -> float:
+        return min((watched.next_change_at(until) for watched in self._watched.values()), default=inf)
 
     async def awake(self) -> None:
         """All its sockets are one process's."""
@@ -297,7 +306,7 @@ async def _wait(waited: SimulatedSocket | SimulatedEpoll, until: str) -> None:
                 raise trio.ClosedResourceError("another task closed this")
             if getattr(waited, until):
                 return
-            with trio.move_on_at(waited.next_change_at):
+            with trio.move_on_at(waited.next_change_at(until)):
                 await waited.wait_change()
     finally:
         waited.awaited.discard(until)

@@ -7,13 +7,14 @@ must never happen to it is a violation.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from sos_client.attempts import Deadlines
-from sos_client.client import open_client
+from sos_client.client import SosClient, open_client
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import (
     ConnectionLostError,
@@ -27,15 +28,15 @@ from sos_server.rows import Claimed, ObjectDeleted, Row
 from tests.sos_server.forging import forged_batch, sprayed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from sos_client.append_stream import AppendStream
-    from sos_client.client import SosClient
     from sos_client.wire.messages import ObjectInfo
     from tests.simulation.server_model import Key, ServerModel
     from tests.simulation.world import World
 
 DEADLINES: Final = Deadlines(connect_seconds=2.0, answer_seconds=4.0, retry_seconds=12.0)
+CALM_DEADLINES: Final = Deadlines(connect_seconds=1.0, answer_seconds=1.0, retry_seconds=0.0)
 SHARED: Final = "shared"
 OBJECTS: Final = ("a", "b", "c")
 RIVAL_PIECE_BYTES: Final = 64
@@ -59,6 +60,9 @@ ABOUT_THE_OBJECT: Final = frozenset(
 """Whoever is told one of these has passed the claim."""
 
 
+Work = Callable[["Actor", SosClient], Awaitable[None]]
+
+
 class Actor:
     """A client process with a name, a host of that name, and chance of its own."""
 
@@ -70,7 +74,7 @@ class Actor:
         self.chance = world.chance(name)
         self.scope = trio.CancelScope()
 
-    async def live(self, work: Callable[[Actor, SosClient], Awaitable[None]]) -> None:
+    async def live(self, work: Work) -> None:
         """Do the work again and again, with a new client each time something went wrong, until cancelled."""
         with self.scope:
             while True:
@@ -78,7 +82,7 @@ class Actor:
                     await self._repeat(work)
                 await self.pause()
 
-    async def _repeat(self, work: Callable[[Actor, SosClient], Awaitable[None]]) -> None:
+    async def _repeat(self, work: Work) -> None:
         async with self.client() as client:
             while True:
                 await work(self, client)
@@ -94,7 +98,7 @@ class Actor:
             self.address,
             client_name=self.name,
             dial=partial(self.world.dial, source=self.name),
-            deadlines=DEADLINES,
+            deadlines=CALM_DEADLINES if self.model.calm else DEADLINES,
             chance=self.chance,
         ) as client:
             yield client
@@ -112,6 +116,7 @@ class Actor:
             self.world.require(allowed, f"{self.name} was refused with {error}")
             self.world.counts[f"refused {error.code.name}"] += 1
         except (ConnectionLostError, DeadlineError) as error:
+            self.world.require(not self.model.calm, f"{self.name}, with nothing wrong anywhere: {error}")
             self.world.counts[type(error).__name__] += 1
         except ProtocolError as error:
             self.world.require(promise=False, sentence=f"{self.name} saw a broken protocol: {error}")
@@ -157,7 +162,9 @@ class Actor:
         life = self.model.facts(key).life
         sent = bytearray(content)
         crc = crc32c(content)
-        async with client.append(*key, size=len(content), prefix_crc=crc, epoch=epoch, holder=holder) as stream:
+        async with client.append(
+            *key, size=len(content), prefix_crc=crc, epoch=epoch, holder=holder, resume=not self.model.calm
+        ) as stream:
             try:
                 for _ in range(self.chance.choice([0, 1, 3, 10, 30]) if pieces is None else pieces):
                     data = payload() if payload else self.chance.randbytes(piece_bytes or self._piece_bytes())
@@ -237,7 +244,7 @@ async def append_impatiently(actor: Actor, client: SosClient) -> None:
         model.appending(key)
         sent, crc = bytearray(content), crc32c(content)
         with trio.CancelScope() as given_up:
-            async with client.append(*key, size=len(content), prefix_crc=crc) as stream:
+            async with client.append(*key, size=len(content), prefix_crc=crc, resume=not model.calm) as stream:
                 for _ in range(chance.randrange(1, 6)):
                     data = chance.randbytes(chance.randrange(1, 600))
                     model.sent(key, len(sent), data, prefix_crc=crc32c(sent), epoch=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from sos_client.append_stream import AppendStream
+from sos_client.serving.poller import Poller
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_server import log_format, recovery, starting
@@ -16,6 +17,7 @@ from sos_server.contents import Contents
 from sos_server.copying import Copier
 from sos_server.namespace import Namespace
 from sos_server.object_store import ObjectStore
+from sos_server.outgoing import Outgoing
 from sos_server.rows import Claimed, ObjectDeleted, ObjectSealed
 from tests.fakes.simulated_disk import SimulatedFile
 from tests.simulation.planting import (
@@ -145,6 +147,27 @@ async def _begin_replay_without_writing_again(log: LogFile, generation: recovery
 async def _end_without_waiting(appender: Appender) -> None:
     appender.synced = appender.written
     appender.abandon()
+
+
+def _forget_what_was_left(right: Right, mode: AppendMode, data: Any) -> None:
+    right(mode, data)
+    mode._left_behind = False
+
+
+async def _look_after_waiting(right: Right, mode: AppendMode, appender: Appender) -> None:
+    await right(mode, appender)
+    mode._left_behind = True
+
+
+def _take_short_sends_for_whole(right: Right, outgoing: Outgoing, frames: bytes) -> int:
+    right(outgoing, frames)
+    return len(frames)
+
+
+def _hold_without_waking(log: CommitLog) -> None:
+    log._held = False
+    if log.gathering.directory:
+        log._commit_on_the_spot()
 
 
 def _new_identity(right: Right, disk: Any, random_bytes: Callable[[int], bytes]) -> Any:
@@ -330,6 +353,34 @@ SERVER_BUGS: Final = (
         name="log goes on behind a failed write",
         breaks="after a failed write the next batch goes into the same file",
         plant=replaced(CommitLog, "_fail", lambda log, error: _refuse_and_go_on(log, error)),
+    ),
+    PlantedBug(
+        name="frames left by a full batch forgotten",
+        breaks="whole frames stay unread when a batch fills in the middle of a receive, and has room again at once",
+        plant=together(
+            wrapped(AppendMode, "_consume", _forget_what_was_left),
+            wrapped(AppendMode, "_wait_room", _look_after_waiting),
+        ),
+    ),
+    PlantedBug(
+        name="short send dropped: server",
+        breaks="what the kernel does not take at once of an answer is not sent",
+        plant=wrapped(Outgoing, "_send_now", _take_short_sends_for_whole),
+    ),
+    PlantedBug(
+        name="a round waits for the next",
+        breaks="what a round of the poller put in is not committed when the disk is slow, until another one ends",
+        plant=replaced(CommitLog, "commit_held", _hold_without_waking),
+    ),
+    PlantedBug(
+        name="an ACK behind an answer forgotten",
+        breaks="an ACK that found the peer slow to take bytes is not sent when it has taken them",
+        plant=replaced(AppendMode, "_on_idle", _nothing),
+    ),
+    PlantedBug(
+        name="callback called after its socket has left",
+        breaks="the poller leaves a closed connection's callback where it was",
+        plant=replaced(Poller, "unregister", _nothing),
     ),
 )
 

@@ -69,8 +69,10 @@ class Mark:
 class ServerModel:
     """All facts about one server."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, calm: bool = False) -> None:
         self.world = world
+        self.calm = calm
+        """Nothing goes wrong: whoever is not answered soon was forgotten."""
         self.objects: dict[Key, ObjectFacts] = defaultdict(ObjectFacts)
         self.claims: dict[str, tuple[int, bytes]] = {}
         self.contested: set[Key] = set()

@@ -32,7 +32,10 @@ from tests.simulation.server_rot import Flip, flip_in_an_object, flip_in_the_log
 from tests.simulation.world import PLAIN_RATE, World, until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sos_client.client import SosClient
+    from tests.simulation.server_actors import Work
 
 SERVER: Final = "server"
 ADDRESS: Final = "server:7400"
@@ -40,7 +43,7 @@ RECOVERY_SECONDS: Final = 60.0
 """A healed server serves again within this, in virtual time."""
 
 
-WORKS: Final = (
+WORKS: Final[tuple[Work, ...]] = (
     *(append_against_rivals, append_against_rivals, own_by_claim, own_by_claim),
     *(write_alone, append_impatiently, read_around, forge),
 )
@@ -61,6 +64,12 @@ class Profile:
     ghost_rate: float = 0.0
     stall_rate: float = 0.0
     capacity_bytes: int = 1 << 40
+    slow_seconds: float = 0.5
+
+    @property
+    def calm(self) -> bool:
+        """Whether everybody is answered soon."""
+        return not self.events
 
 
 CRASHES: Final = {"kill": 3, "power cut": 5, "stop": 1, "client crash": 2}
@@ -86,6 +95,7 @@ PROFILES: Final = (
         stall_rate=0.002,
         capacity_bytes=64 << 20,
     ),
+    Profile(name="calm", events={}, round_seconds=3.0, slow_seconds=0.02),
 )
 
 
@@ -94,7 +104,9 @@ def simulate_server(seed: int, *, keep_trace: bool = False) -> RunReport:
     profile = PROFILES[seed % len(PROFILES)]
     world = World(
         seed,
-        network_faults=NetworkFaults(cut_rate=profile.cut_rate, ghost_rate=profile.ghost_rate),
+        network_faults=NetworkFaults(
+            cut_rate=profile.cut_rate, ghost_rate=profile.ghost_rate, slow_seconds=profile.slow_seconds
+        ),
         plain_rate=PLAIN_RATE,
         keep_trace=keep_trace,
     )
@@ -105,7 +117,7 @@ class _ServerRun:
     def __init__(self, world: World, profile: Profile) -> None:
         self.world = world
         self.profile = profile
-        self.model = ServerModel(world)
+        self.model = ServerModel(world, calm=profile.calm)
         self.chance = world.chance("faults")
         self.server = SimulatedHost(world, SERVER, serve, capacity_bytes=profile.capacity_bytes)
         self.actors: list[Actor] = []
@@ -114,6 +126,7 @@ class _ServerRun:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             self.server.start(nursery)
+            await self._wait_until_it_serves(nursery)
             for round_number in range(self.profile.rounds):
                 await self._work(nursery, round_number)
                 await self._end_round(nursery, last=round_number == self.profile.rounds - 1)
@@ -124,12 +137,18 @@ class _ServerRun:
         self._arm()
         with trio.move_on_after(self.profile.round_seconds):
             async with trio.open_nursery() as clients:
-                for number, work in enumerate(WORKS):
+                for number, work in enumerate(self._works()):
                     actor = Actor(self.world, self.model, f"client-{round_number}-{number}", ADDRESS)
                     self.actors.append(actor)
                     clients.start_soon(actor.live, work)
                 clients.start_soon(self._keep_up, nursery)
                 await self._break_things(nursery)
+
+    def _works(self) -> Sequence[Work]:
+        """In a calm run sometimes a few clients, or one: then nobody's bytes help another's on their way."""
+        if not self.profile.calm:
+            return WORKS
+        return self.chance.sample(WORKS, self.chance.choice([1, 1, 2, len(WORKS)]))
 
     async def _keep_up(self, nursery: trio.Nursery) -> None:
         """Start the server again whenever it has ended by itself, as a supervisor does."""
@@ -141,6 +160,8 @@ class _ServerRun:
 
     async def _break_things(self, nursery: trio.Nursery) -> None:
         names, weights = list(self.profile.events), list(self.profile.events.values())
+        if self.profile.calm:
+            await trio.sleep_forever()
         while True:
             await trio.sleep(self.chance.expovariate(1 / self.profile.event_seconds))
             await self.server.between_awaits()
@@ -250,7 +271,16 @@ class _ServerRun:
         self.actors.clear()
         self._disarm()
         await self.server.kill(power_cut=True, survival=Survival.NOTHING if last else None)
-        self._start(nursery)
+        auditor = await self._wait_until_it_serves(nursery)
+        async with auditor.client() as client:
+            await _audit(auditor, client)
+            if last:
+                content = await auditor.append_some(client, ("auditor", "new"), b"")
+                self.world.require(content is not None, "a healed server must take appends")
+        self.world.network.faults = armed
+
+    async def _wait_until_it_serves(self, nursery: trio.Nursery) -> Actor:
+        """With nothing wrong at the time. Returns the client that was answered."""
         auditor = Actor(self.world, self.model, "auditor", ADDRESS)
 
         async def serves() -> bool:
@@ -265,12 +295,7 @@ class _ServerRun:
         up = await until(serves, seconds=RECOVERY_SECONDS)
         self._check_refusal()
         self.world.require(up, f"the server does not answer {RECOVERY_SECONDS:g} seconds after everything is in order")
-        async with auditor.client() as client:
-            await _audit(auditor, client)
-            if last:
-                content = await auditor.append_some(client, ("auditor", "new"), b"")
-                self.world.require(content is not None, "a healed server must take appends")
-        self.world.network.faults = armed
+        return auditor
 
 
 async def _audit(auditor: Actor, client: SosClient) -> None:
