@@ -36,6 +36,7 @@ class FileTree:
         self.root = Directory(0)
         self.file_count = 0
         self.directory_count = 0  # without the root
+        self.kept_bytes = 0  # what all of them take in memory, in two images
         self.objects: list[str] = []  # what extents refer to, by number
         self.live_bytes: list[int] = []
         self._directories: dict[str, Directory] = {}  # found lately: files mostly come many to a directory
@@ -44,6 +45,7 @@ class FileTree:
         """An independent tree; packed files, which never change, are shared."""
         other = FileTree()
         other.root, other.file_count, other.directory_count = self.root.copy(), self.file_count, self.directory_count
+        other.kept_bytes = self.kept_bytes
         other.objects, other.live_bytes = self.objects.copy(), self.live_bytes.copy()
         return other
 
@@ -136,7 +138,7 @@ class FileTree:
 
     def replace(self, path: str, file: PackedFile) -> FileStatus:
         """Change a file in place: the caller has counted what came and what went."""
-        self.file(path)
+        self.kept_bytes += 2 * (len(file) - len(self.file(path)))
         parent = nodes.find(self.root, parent_of(path))
         assert isinstance(parent, Directory)
         parent.add(name_of(path), file)
@@ -151,7 +153,8 @@ class FileTree:
         if node is None:
             raise MisfitError(f"there is no {path}")
         self._forget(node)
-        files, directories = nodes.below(node)
+        files, directories, below_bytes = nodes.below(node)
+        self.kept_bytes -= below_bytes + (nodes.bytes_of_node(name_of(path), node) if path else 0)
         self.file_count -= len(files)
         self.directory_count -= directories if path else directories - 1  # the root is not counted
         for number, length in nodes.bytes_by_object(files).items():
@@ -164,6 +167,7 @@ class FileTree:
         directory = self.make_directories(parent_of(target), time_ms=time_ms)
         node = self._parent(source, time_ms=time_ms).remove(name_of(source))
         assert node is not None
+        self.kept_bytes -= nodes.bytes_of_node(name_of(source), node)
         self._forget(node)
         self._set(directory, name_of(target), node, time_ms=time_ms)
 
@@ -177,6 +181,7 @@ class FileTree:
                 directory.add(name, child)
                 directory.modified_ms = time_ms
                 self.directory_count += 1
+                self.kept_bytes += nodes.bytes_of_node(name, child)
             if not isinstance(child, Directory):
                 raise MisfitError(f"a file is in the way of {path}")
             directory = child
@@ -197,7 +202,9 @@ class FileTree:
             directory.modified_ms = time_ms
         else:
             self.file_count -= 1
+            self.kept_bytes -= nodes.bytes_of_node(name, old)
             self._out_of_use(old)
+        self.kept_bytes += nodes.bytes_of_node(name, node)
         directory.add(name, node)
 
     def _forget(self, moved: Node) -> None:

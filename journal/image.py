@@ -12,6 +12,7 @@ operations are kept in the pending one alone.
 from __future__ import annotations
 
 import dataclasses
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from journal import nodes
@@ -86,11 +87,17 @@ class Image:
         self.claims = PathClaims()
         self.operations = OperationWindow()
         self.keeps_answers = True
+        self.tree_bytes_max: float = inf  # what a writer allows the tree and the claims to take (preconditions.py)
 
     @property
     def epoch(self) -> Epoch:
         """Of the last header."""
         return Epoch(0) if self.segment is None else self.segment.epoch
+
+    @property
+    def tree_bytes(self) -> int:
+        """What files, directories and claims take in memory, in two images."""
+        return self.tree.kept_bytes + self.claims.kept_bytes
 
     @property
     def item_count(self) -> int:

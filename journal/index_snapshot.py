@@ -23,6 +23,9 @@ from journal.nodes import (
     ONE_EXTENT_FILE_BYTES,
     Directory,
     PackedFile,
+    bytes_of_files,
+    bytes_of_names,
+    bytes_of_node,
     extents_of,
     find,
     iter_extents,
@@ -234,6 +237,7 @@ def _add_directory(
             raise ValueError("a directory comes before its parent, or twice")
         parent.add(name_of(at), directory)
         tree.directory_count += 1
+        tree.kept_bytes += bytes_of_node(name_of(at), directory)
     else:
         tree.root = directory
     joined, packed = _text(names), _bytes(files)
@@ -243,6 +247,7 @@ def _add_directory(
     if len(directory.children) < len(children) or "" in children:
         raise ValueError("a name is empty, or comes twice")
     tree.file_count += len(children)
+    tree.kept_bytes += 2 * bytes_of_names(children) + bytes_of_files(len(children), len(packed))
 
 
 def _files(image: Image, packed: bytes, count: int, sizes: bytes) -> list[PackedFile]:

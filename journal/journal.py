@@ -81,6 +81,7 @@ class Journal:
             progress.keep(opened.snapshot, ())
         self.pending = opened.image
         self.pending.operations.run_by(monotonic_ms)
+        self.pending.tree_bytes_max = settings.tree_bytes_max
         self.admit = self.pending.operations.admit
         self.acknowledged = opened.image.copy(OperationWindow())
         self.acknowledged.keeps_answers = False
@@ -118,6 +119,7 @@ class Journal:
             acknowledged_lsn=self.acknowledged_lsn,
             oldest_lsn=self.acknowledged.trim,
             files=self.acknowledged.tree.file_count,
+            tree_bytes=self.acknowledged.tree_bytes,
             members=tuple(
                 MemberStatistics(
                     address=one.member.address, in_sync=one.standing is Standing.IN_SYNC, lag_bytes=one.lag_bytes

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from journal.paths import join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 _TIME: Final = struct.Struct(">Q")
 _EXTENT: Final = struct.Struct(">IQII")
@@ -43,8 +43,17 @@ class Extent:
     crc: int
 
 
+FILE_BYTES: Final = 264
+DIRECTORY_BYTES: Final = 500
+"""What a file, or a directory, takes in memory at most, besides its name and what is packed: in two images (image.py),
+each with a place in a dictionary that has just grown. Measured in the tests."""
+_NAME_BYTES: Final = 56
+_WIDE_NAME_BYTES: Final = 80
+
 _CHANGES_MAX: Final = 200
 """A sorted list of names is mended for up to so many changes; with more it is cheaper to sort once more."""
+_SPARSE_BYTES: Final = 256
+"""A dictionary with more than that for each child has had many more."""
 
 
 class Directory:
@@ -67,7 +76,10 @@ class Directory:
     def remove(self, name: str) -> Node | None:
         """Take a child out."""
         self._change(name)
-        return self.children.pop(name, None)
+        node = self.children.pop(name, None)
+        if self.children.__sizeof__() > _SPARSE_BYTES * (len(self.children) + 2):
+            self.children = dict(self.children)  # else it would keep the room for all that it ever had
+        return node
 
     def names_after(self, after: str, count: int) -> list[str]:
         """Up to `count` names that follow `after` in order."""
@@ -78,7 +90,7 @@ class Directory:
     def _change(self, name: str) -> None:
         if self._names is not None:
             self._changed += (name,)
-            if len(self._changed) > _CHANGES_MAX:
+            if len(self._changed) > min(_CHANGES_MAX, len(self.children)):
                 self._names, self._changed = None, ()
 
     def _sorted_names(self) -> list[str]:
@@ -214,18 +226,45 @@ def walk(path: str, node: Node) -> Iterator[tuple[str, Node]]:
             todo.extend((join(at, name), one.children[name]) for name in reversed(names))
 
 
-def below(node: Node) -> tuple[list[PackedFile], int]:
-    """Every file at or below `node`, in no order, and the number of directories, it included."""
+def below(node: Node) -> tuple[list[PackedFile], int, int]:
+    """Every file at or below `node`, in no order; the number of directories, it included; what all below it take."""
     if not isinstance(node, Directory):
-        return [node], 0
+        return [node], 0, 0
     files: list[PackedFile] = []
-    todo, directories = [node], 0
+    todo, directories, names_bytes = [node], 0, 0
     while todo:
-        children = todo.pop().children.values()
+        inside = todo.pop().children
+        children = inside.values()
         directories += 1
+        names_bytes += bytes_of_names(inside)
         files += [child for child in children if type(child) is bytes]
         todo += [child for child in children if type(child) is Directory]
-    return files, directories
+    kept_bytes = 2 * names_bytes + bytes_of_files(len(files), sum(map(len, files)))
+    return files, directories, kept_bytes + (directories - 1) * DIRECTORY_BYTES
+
+
+def bytes_of_files(count: int, packed_bytes: int) -> int:
+    """What so many files take in memory, without their names, that have so many bytes when packed."""
+    return FILE_BYTES * count + 2 * packed_bytes
+
+
+def bytes_of_names(names: Collection[str]) -> int:
+    """What names take in memory, once."""
+    joined = "".join(names)
+    if joined.isascii():
+        return _NAME_BYTES * len(names) + len(joined)
+    return sum(map(bytes_of_name, names))
+
+
+def bytes_of_name(name: str) -> int:
+    """One character that is not plain makes all of them four bytes wide, at the most."""
+    return _NAME_BYTES + len(name) if name.isascii() else _WIDE_NAME_BYTES + 4 * len(name)
+
+
+def bytes_of_node(name: str, node: Node) -> int:
+    """What a file or a directory takes, without what is below it."""
+    own_bytes = FILE_BYTES + 2 * len(node) if type(node) is bytes else DIRECTORY_BYTES
+    return own_bytes + 2 * bytes_of_name(name)
 
 
 def bytes_by_object(files: list[PackedFile]) -> dict[int, int]:
@@ -240,16 +279,16 @@ def bytes_by_object(files: list[PackedFile]) -> dict[int, int]:
     return total
 
 
-def missing_directories(root: Directory, path: str) -> int:
-    """How many directories would have to be made for `path` to be one."""
+def missing_directories(root: Directory, path: str) -> list[str]:
+    """The names of the directories that would have to be made for `path` to be one."""
     node: Node = root
     names = path.split("/") if path else []
     for depth, name in enumerate(names):
         child = node.children.get(name) if isinstance(node, Directory) else None
         if child is None:
-            return len(names) - depth
+            return names[depth:]
         node = child
-    return 0
+    return []
 
 
 def longest_below(node: Node) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import JournalCode, SupersededError, refused
+from journal.nodes import bytes_of_name
 from journal.paths import is_within
 from journal.volume import PAGE_ENTRIES_MAX, ClaimedPath, ClaimPage
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 CLAIMS_MAX: Final = 10_000  # one for each checkpoint that is in use; beyond it a new one is refused, none is forgotten
 ENDED_MAX: Final = 1_000  # a driver that was thought dead is found out within hours, not after so many deletions
+CLAIM_BYTES: Final = 480  # besides its path and application, in two images; measured in the tests
 CLAIM_AHEAD_MS_MAX: Final = 10 * 60 * 1000
 """How far a driver's clock may be ahead of the volume's: a claim locks all earlier ones out until that time comes."""
 
@@ -43,6 +45,7 @@ class PathClaims:
     _whose: dict[str, str] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
     _in_order: list[str] | None = None
+    kept_bytes: int = 0  # what all of them take in memory, in two images
 
     def __iter__(self) -> Iterator[tuple[str, PathClaim]]:
         """Path and claim of those in force, the one claimed longest ago first."""
@@ -72,9 +75,10 @@ class PathClaims:
     def add(self, path: str, claim: PathClaim) -> None:
         """Apply a claim that was checked when it was written."""
         self._in_order = None
-        self._claims.pop(path, None)
-        self._ended.pop(path, None)
+        self._take_out(self._claims, path)
+        self._take_out(self._ended, path)
         self._claims[path] = claim
+        self.kept_bytes += bytes_of_claim(path, claim)
 
     def check_room(self, whose: str) -> None:
         """TOO_LARGE if there is no room for one more claim of this client; "": of nobody that is known."""
@@ -106,7 +110,7 @@ class PathClaims:
         """Apply the release of the claim on exactly this path. One from the future would lock every driver out."""
         self._in_order = None
         self._forget_whose(path)
-        claim = self._claims.pop(path, None)
+        claim = self._take_out(self._claims, path)
         if claim is not None and claim.start_time <= time_ms + CLAIM_AHEAD_MS_MAX:
             self.add_ended(path, claim)
 
@@ -117,9 +121,17 @@ class PathClaims:
 
     def add_ended(self, path: str, claim: PathClaim) -> None:
         """Remember a claim that has ended."""
+        self._take_out(self._ended, path)
         self._ended[path] = claim
+        self.kept_bytes += bytes_of_claim(path, claim)
         if len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
+            self._take_out(self._ended, next(iter(self._ended)))
+
+    def _take_out(self, claims: dict[str, PathClaim], path: str) -> PathClaim | None:
+        claim = claims.pop(path, None)
+        if claim is not None:
+            self.kept_bytes -= bytes_of_claim(path, claim)
+        return claim
 
     def check(self, path: str, claim: PathClaim | None, *, subtree: bool = False) -> None:
         """FENCED if a change at `path` needs a later claim. `subtree`:
@@ -149,7 +161,12 @@ class PathClaims:
 
     def copy(self) -> PathClaims:
         """An independent copy, which is for reading: it does not know whose claims are."""
-        return PathClaims(dict(self._claims), dict(self._ended))
+        return PathClaims(dict(self._claims), dict(self._ended), kept_bytes=self.kept_bytes)
+
+
+def bytes_of_claim(path: str, claim: PathClaim) -> int:
+    """What one takes in memory: both images share the strings."""
+    return CLAIM_BYTES + bytes_of_name(path) + bytes_of_name(claim.application)
 
 
 def fenced_by(claimed: str, holder: PathClaim, consequence: str, *, path: str | None = None) -> SupersededError:

@@ -14,8 +14,17 @@ from journal.change import Pin
 from journal.errors import JournalCode, refused
 from journal.image import PINS_MAX
 from journal.nodes import Directory
-from journal.path_claims import CLAIM_AHEAD_MS_MAX, fenced_by
-from journal.paths import DEPTH_MAX, PATH_BYTES_MAX, ROOT, check_path, is_within, parent_of
+from journal.path_claims import CLAIM_AHEAD_MS_MAX, bytes_of_claim, fenced_by
+from journal.paths import (
+    COMPONENT_BYTES_MAX,
+    DEPTH_MAX,
+    PATH_BYTES_MAX,
+    ROOT,
+    check_path,
+    is_within,
+    name_of,
+    parent_of,
+)
 from journal.record import Lsn
 from journal.volume import PIN_SECONDS_MAX
 
@@ -24,9 +33,10 @@ if TYPE_CHECKING:
     from journal.nodes import PackedFile
     from journal.volume import PathClaim
 
-FILES_MAX: Final = 10_000_000  # 600 bytes of memory each at most
-DIRECTORIES_MAX: Final = 200_000  # about 1 KiB each, so that nobody fills the memory with long paths of nothing
-_NO_MORE: Final = "no room for more: delete some, or use another volume"
+FILES_MAX: Final = 10_000_000  # an index snapshot of them fits
+_NEW_FILE_BYTES: Final = nodes.bytes_of_node("é" * COMPONENT_BYTES_MAX, bytes(nodes.ONE_EXTENT_FILE_BYTES))
+_GROWTH_BYTES_MAX: Final = 256 << 10  # what one change may add: as many directories as a path has components
+assert DEPTH_MAX * (nodes.DIRECTORY_BYTES + 2 * nodes.bytes_of_name("é")) + 8 * PATH_BYTES_MAX < _GROWTH_BYTES_MAX
 
 
 def check_write(image: Image, path: str, *, overwrite: bool, claim: PathClaim | None) -> None:
@@ -43,7 +53,7 @@ def check_write(image: Image, path: str, *, overwrite: bool, claim: PathClaim | 
         raise refused(JournalCode.ALREADY_EXISTS, f"{path} exists already", path=path)
     if node is None:
         _check_parents(image, path)
-        _check_room(image, parent_of(path), files=1)
+        _check_room(image, parent_of(path), own_bytes=_NEW_FILE_BYTES, files=1)
 
 
 def check_in_place(image: Image, path: str, *, claim: PathClaim | None) -> PackedFile:
@@ -70,6 +80,7 @@ def check_append(
     if (size is not None and size != now_size) or (modified_ms is not None and modified_ms != now_ms):
         message = f"{path} is not the file of {size} bytes any more: it was appended to, or replaced, by somebody else"
         raise refused(JournalCode.CHANGED, message, path=path, modified_ms=now_ms)
+    _check_room(image, parent_of(path), own_bytes=2 * nodes.EXTENT_BYTES)
     return file, now_size
 
 
@@ -80,7 +91,7 @@ def check_make_directories(image: Image, path: str, *, claim: PathClaim | None) 
     node = nodes.find(image.tree.root, path)
     if node is None:
         _check_parents(image, path)
-        _check_room(image, path)
+        _check_room(image, path, own_bytes=0)
         return True
     if not isinstance(node, Directory):
         raise refused(JournalCode.NOT_DIRECTORY, f"{path} is a file", path=path)
@@ -125,7 +136,8 @@ def check_rename(image: Image, source: str, target: str, *, overwrite: bool, cla
         raise refused(JournalCode.NOT_DIRECTORY, f"{target} is a file, {source} a directory", path=target)
     if there is None:
         _check_parents(image, target)
-        _check_room(image, parent_of(target))
+        longer_bytes = nodes.bytes_of_name(name_of(target)) - nodes.bytes_of_name(name_of(source))
+        _check_room(image, parent_of(target), own_bytes=2 * longer_bytes)
     if isinstance(moved, Directory) and _reaches_further(target, source):
         _check_reach(target, moved)
     return True
@@ -169,6 +181,7 @@ def check_claim(image: Image, path: str, claim: PathClaim, *, now_ms: int, whose
         )
     if present is None:
         image.claims.check_room(whose)
+        _check_room(image, ROOT, own_bytes=bytes_of_claim(path, claim))
     if present != claim:
         image.claims.count_for(path, whose)
     return present != claim
@@ -203,19 +216,23 @@ def check_pin(image: Image, name: str, lsn: int, seconds: float, *, kept: range,
     return Pin(name=name, lsn=Lsn(lsn), expires_ms=now_ms + int(seconds * 1000))
 
 
-def _check_room(image: Image, directory: str, *, files: int = 0) -> None:
-    """TOO_LARGE if the tree has so many directories, or files, that it may not get more. They are kept in memory."""
-    tree = image.tree
-    if tree.directory_count + DEPTH_MAX > DIRECTORIES_MAX:  # else there is room for whatever is missing
-        missing = nodes.missing_directories(tree.root, directory)
-        if missing and tree.directory_count + missing > DIRECTORIES_MAX:
+def _check_room(image: Image, directory: str, *, own_bytes: int, files: int = 0) -> None:
+    """TOO_LARGE if there is no room in memory for so much more in `directory`, and for what is missing of that."""
+    if image.tree_bytes + _GROWTH_BYTES_MAX > image.tree_bytes_max:  # else there is room for whatever is missing
+        missing = nodes.missing_directories(image.tree.root, directory)
+        growth_bytes = own_bytes + len(missing) * nodes.DIRECTORY_BYTES + 2 * nodes.bytes_of_names(missing)
+        if growth_bytes > 0 and image.tree_bytes + growth_bytes > image.tree_bytes_max:
             raise refused(
                 JournalCode.TOO_LARGE,
-                f"the volume has {tree.directory_count} directories, and {_NO_MORE}",
+                f"files, directories and claims of the volume take {image.tree_bytes} of the {image.tree_bytes_max} "
+                "bytes that they may take of the service's memory, and there is no room for more: delete some, use "
+                "another volume, or serve it with a larger --tree-bytes-max",
                 path=directory,
             )
-    if tree.file_count + files > FILES_MAX:
-        raise refused(JournalCode.TOO_LARGE, f"the volume has {tree.file_count} files, and {_NO_MORE}")
+    if image.tree.file_count + files > FILES_MAX:
+        raise refused(
+            JournalCode.TOO_LARGE, f"the volume has {image.tree.file_count} files: delete some, or use another volume"
+        )
 
 
 def _check_parents(image: Image, path: str) -> None:

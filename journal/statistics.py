@@ -23,4 +23,5 @@ class VolumeStatistics:
     acknowledged_lsn: int
     oldest_lsn: int
     files: int
+    tree_bytes: int  # what files, directories and claims take in the service's memory
     members: tuple[MemberStatistics, ...]

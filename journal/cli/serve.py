@@ -81,6 +81,13 @@ Examples:
 @click.option(
     "--keep-bytes", type=Size(), help="Keep no more of the past than this, e.g. 20G (default: as it was made)."
 )
+@click.option(
+    "--tree-bytes-max",
+    type=Size(),
+    default=JournalSettings().tree_bytes_max,
+    show_default="128M",
+    help="Memory for the files, directories and claims of each volume, about 500 bytes each.",
+)
 @click.option("--supervise", is_flag=True, help="Start the service again when it crashes.")
 @click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent).")
 @click.option("--share-port", is_flag=True, help="Serve at a port that another process of this user keeps.")
@@ -98,7 +105,9 @@ def serve_command(**options: Any) -> None:
             sys.exit(_supervised(options))
         settings = _settings(options)
         writing = JournalSettings(
-            retention_seconds=options["keep_for"] or 0, retention_bytes=options["keep_bytes"] or 0
+            retention_seconds=options["keep_for"] or 0,
+            retention_bytes=options["keep_bytes"] or 0,
+            tree_bytes_max=options["tree_bytes_max"],
         )
         trio.run(serve, settings, volume_opener(settings, writing, create=options["create"]))
     except SettingsError as error:

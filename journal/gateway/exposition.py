@@ -72,6 +72,7 @@ class VolumeCollector(Collector):
             "acknowledged_lsn": _family("acknowledged_lsn_bytes", "End of what k members have synced"),
             "oldest_lsn": _family("oldest_lsn_bytes", "Beginning of what is retained"),
             "files": _family("files", "Files in the tree"),
+            "tree_bytes": _family("tree_bytes", "What files, directories and claims take in memory"),
         }
         in_sync = _family("member_in_sync", "1 if the member counts towards the quorum", "member")
         lag = _family("member_lag_bytes", "Written bytes that the member has not synced", "member")

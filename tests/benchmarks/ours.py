@@ -63,7 +63,7 @@ def sos_servers(directory: Path, ports: Sequence[int]) -> Iterator[str]:
 @contextlib.contextmanager
 def service(directory: Path, servers: str, *, local: Path) -> Iterator[Running]:
     """The journal service of the volume, with its cache in `local`."""
-    command = [*JOURNAL, "serve", "--volume", VOLUME, "--servers", servers]
+    command = [*JOURNAL, "serve", "--volume", VOLUME, "--servers", servers, "--tree-bytes-max", "2G"]
     with serving("service", [*command, "--dir", str(local), "--listen", "127.0.0.1:0"], directory) as running:
         yield running
 

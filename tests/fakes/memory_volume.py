@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 
@@ -298,6 +298,7 @@ class MemoryVolume:
             written_lsn=self.runs,
             acknowledged_lsn=self.runs,
             oldest_lsn=0,
+            tree_bytes=0,
             files=sum(entry.content is not None for entry in self.tree.values()),
             members=(MemberStatistics(address="a:7400", in_sync=True, lag_bytes=0),),
         )
@@ -310,9 +311,7 @@ class MemoryVolume:
     # ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def once(self, operation: OperationId, run: Callable[[], Outcome]) -> FileStatus:
-        status = await self._once(operation, run, answers=FileStatus)
-        assert isinstance(status, FileStatus)
-        return status
+        return cast("FileStatus", await self._once(operation, run, answers=FileStatus))
 
     async def _once(self, operation: OperationId, run: Callable[[], Outcome], *, answers: type = NoneType) -> Outcome:
         """Run the change now and remember what came of it, or give the first answer again."""

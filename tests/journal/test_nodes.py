@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import random
 import time
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 
 from journal import nodes, preconditions
-from journal.change import Delete, MakeDirectory, Put, Rename
+from journal.change import Append, Delete, MakeDirectory, Put, Rename
 from journal.errors import JournalCode, RefusedByVolumeError
+from journal.file_tree import FileTree
 from journal.index_snapshot import decode_snapshot, encode_snapshot
 from journal.nodes import Directory
-from journal.preconditions import check_make_directories, check_rename, check_write
+from journal.paths import name_of
+from journal.preconditions import (
+    check_append,
+    check_claim,
+    check_delete,
+    check_make_directories,
+    check_rename,
+    check_write,
+)
+from journal.volume import PathClaim
 from tests.journal.test_image import Written
 
 if TYPE_CHECKING:
@@ -41,6 +52,11 @@ def _count(image: Image) -> tuple[int, int]:
     return sum(not one.is_directory for one in statuses), sum(one.is_directory for one in statuses) - 1
 
 
+def _kept_bytes(image: Image) -> int:
+    every = nodes.walk("", image.tree.root)
+    return sum(nodes.bytes_of_node(name_of(path), node) for path, node in every if path)
+
+
 def test_files_and_directories_are_counted_through_any_changes() -> None:
     written = Written()
     for number in range(5):
@@ -50,28 +66,94 @@ def test_files_and_directories_are_counted_through_any_changes() -> None:
         written.add(change)
         for image in (written.image, written.image.copy(), decode_snapshot(encode_snapshot(written.image))):
             assert (image.tree.file_count, image.tree.directory_count) == _count(image)
+            assert image.tree.kept_bytes == _kept_bytes(image)
+    written.add(Append(path="moved/here/b/file", size=1), b"more")
+    assert written.image.tree.kept_bytes == _kept_bytes(written.image)
+    written.add(Put(path="moved/here/b/file"), b"over")
+    written.add(Put(path="wide/\N{GRINNING FACE}x"))
+    for image in (written.image, written.image.copy(), decode_snapshot(encode_snapshot(written.image))):
+        assert image.tree.kept_bytes == _kept_bytes(image)
     written.add(Delete(path=""))
-    assert (written.image.tree.file_count, written.image.tree.directory_count) == (0, 0)
+    tree = written.image.tree
+    assert (tree.file_count, tree.directory_count, tree.kept_bytes) == (0, 0, 0)
     assert written.image.tree.objects_in_use() == {}
 
 
-def test_beyond_the_number_of_directories_none_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preconditions, "DIRECTORIES_MAX", 5)
+def test_beyond_the_memory_for_a_tree_nothing_is_added_to_it() -> None:
     written = Written()
     written.add(MakeDirectory(path="a/b/c"))
-    written.add(Put(path="a/file"))
+    written.add(Put(path="a/file"), b"x")
     image = written.image
-    check_make_directories(image, "a/b/c/d/e", claim=None)
-    check_make_directories(image, "a", claim=None)
-    check_write(image, "a/b/c/new", overwrite=False, claim=None)
-    for check in (
+    time_ms = written.image.tree.stat("a/file").modified_ms
+    later = PathClaim(start_time=1, application="query")
+    adding = (
         lambda: check_make_directories(image, "x/y/z", claim=None),
         lambda: check_write(image, "x/y/z/file", overwrite=False, claim=None),
+        lambda: check_write(image, "a/b/c/new", overwrite=False, claim=None),
         lambda: check_rename(image, "a/file", "x/y/z/file", overwrite=False, claim=None),
-    ):
-        with pytest.raises(RefusedByVolumeError, match="directories, and no room for more") as caught:
+        lambda: check_rename(image, "a/file", "a/a-longer-name", overwrite=False, claim=None),
+        lambda: check_append(image, "a/file", size=1, modified_ms=time_ms, claim=None),
+        lambda: check_claim(image, "a", later, now_ms=10),
+    )
+    for room in (1 << 20, 10_000):
+        image.tree_bytes_max = image.tree_bytes + room
+        for check in adding:
+            check()
+    image.tree_bytes_max = image.tree_bytes
+    for check in adding:
+        with pytest.raises(RefusedByVolumeError, match="no room for more: delete some") as caught:
             check()
         assert caught.value.code is JournalCode.TOO_LARGE
+    image.tree_bytes_max = 1  # as after a restart with less
+    check_make_directories(image, "a", claim=None)
+    check_write(image, "a/file", overwrite=True, claim=None)
+    check_rename(image, "a/file", "a/b/move", overwrite=False, claim=None)
+    check_delete(image, "a", recursive=True, claim=None)
+
+
+@pytest.mark.parametrize("name", ["{}", "{:0255}", "{:0250}\N{GRINNING FACE}"], ids=["short", "long", "wide"])
+def test_what_files_and_directories_take_is_what_is_counted(name: str) -> None:
+    """In two trees, as the writer has them: one for what is pending, one for what is acknowledged."""
+    for make in (_put, FileTree.make_directories, _make_deep):
+        trees = FileTree(), FileTree()
+        tracemalloc.start()
+        try:
+            for number in range(22_000):  # a dictionary has just grown: it has the most room that it does not need
+                for tree in trees:
+                    make(tree, f"d/{name.format(number)}", time_ms=1_700_000_000_000 + number)
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert 0.7 * trees[0].kept_bytes < taken < trees[0].kept_bytes
+
+
+def _make_deep(tree: FileTree, path: str, *, time_ms: int) -> None:
+    tree.make_directories(f"{path}/{path[2:]}", time_ms=time_ms)
+
+
+def _put(tree: FileTree, path: str, *, time_ms: int) -> None:
+    tree.publish(path, nodes.pack_one_extent_file(time_ms, tree.use("o", 1), 1, 1, 1), time_ms=time_ms)
+
+
+def test_what_has_gone_from_a_directory_takes_no_room() -> None:
+    names = [f"{number:0255}" for number in range(1000)]
+    tracemalloc.start()
+    try:
+        directories = [Directory(0) for _ in range(20)]
+        before, _ = tracemalloc.get_traced_memory()
+        for directory in directories:
+            for name in names:
+                directory.add(name, b"")
+            for name in names[2:]:
+                directory.remove(name)
+            directory.names_after("", 1)
+            for name in names[2:300]:
+                directory.add(name[1:] + "x", b"")
+                directory.remove(name[1:] + "x")
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 20 * 4000
 
 
 def test_beyond_the_number_of_files_none_is_written_but_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +162,7 @@ def test_beyond_the_number_of_files_none_is_written_but_over(monkeypatch: pytest
     written.add(Put(path="file"))
     check_write(written.image, "file", overwrite=True, claim=None)
     check_rename(written.image, "file", "elsewhere", overwrite=False, claim=None)
-    with pytest.raises(RefusedByVolumeError, match="files, and no room for more"):
+    with pytest.raises(RefusedByVolumeError, match="has 1 files: delete some"):
         check_write(written.image, "another", overwrite=False, claim=None)
 
 

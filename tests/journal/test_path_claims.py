@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from journal import path_claims
 from journal.errors import JournalCode, RefusedByVolumeError, SupersededError
 from journal.image import Image
-from journal.path_claims import CLAIM_AHEAD_MS_MAX, CLAIMS_MAX, PathClaims
+from journal.path_claims import CLAIM_AHEAD_MS_MAX, CLAIMS_MAX, ENDED_MAX, PathClaims, bytes_of_claim
 from journal.preconditions import check_claim, check_release
 from journal.volume import PathClaim
 
@@ -180,3 +182,24 @@ def test_claims_are_paged_in_order_of_paths() -> None:
     claims.end("b", time_ms=100)
     rest = claims.page(after="a/b", limit=3)
     assert ([one.path for one in rest.claims], rest.more) == (["c"], False)
+
+
+def test_what_claims_take_is_counted() -> None:
+    claims = PathClaims()
+    tracemalloc.start()
+    try:
+        twin = PathClaims()
+        for number in range(5_600):
+            path, application = f"queries/{number:040}", f"application_{number:030}"
+            for one in claims, twin:
+                one.add(path, PathClaim(start_time=1_700_000_000_000 + number, application=application))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.5 * claims.kept_bytes < taken < claims.kept_bytes
+    claims.add(path, PathClaim(start_time=2, application="another"))
+    claims.end(f"queries/{0:040}", time_ms=0)
+    claims.end_within("queries", time_ms=1_800_000_000_000)
+    left = claims.copy()
+    assert left.kept_bytes == sum(bytes_of_claim(path, claim) for path, claim in left.ended)
+    assert len(list(left.ended)) == ENDED_MAX

@@ -15,7 +15,6 @@ from journal.errors import JournalCode, JournalError
 from journal.gateway import messages as m
 from journal.gateway.client import open_volume
 from journal.gateway.encoding import encode
-from journal.preconditions import DIRECTORIES_MAX
 from journal.volume import OperationId
 from sos_client.wire.frames import frame_header
 from tests.system.service_process import VOLUME, ServiceProcess, running_cluster
@@ -64,17 +63,21 @@ async def test_what_is_begun_and_not_ended_is_bounded(tmp_path: Path, *, upload:
             await volume.put("small", b"x", overwrite=False, operation=volume.new_operation())
 
 
-async def test_directories_are_bounded_also_after_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["d", "\N{GRINNING FACE}" + "d" * 28], ids=["many", "wide"])
+async def test_directories_are_bounded_also_after_a_restart(tmp_path: Path, name: str) -> None:
     async with running_cluster(tmp_path, servers=1) as cluster:
-        idle, made = cluster.service.rss_bytes(), 0
-        deep = "/".join(["d"] * 126)
+        idle = cluster.service.rss_bytes()
+        deep = "/".join([name] * 120)
         async with open_volume([cluster.service.address], VOLUME) as volume:
-            while made + 128 <= DIRECTORIES_MAX:
-                await volume.mkdirs(f"q/{made}/{deep}", operation=volume.new_operation())
-                made += 127
+
+            async def fill() -> None:
+                for number in range(1_000_000):
+                    await volume.mkdirs(f"q/{number}/{deep}", operation=volume.new_operation())
+
             with pytest.raises(JournalError, match="no room for more") as refused:
-                await volume.mkdirs(f"q/last/{deep}", operation=volume.new_operation())
+                await fill()
             assert refused.value.code is JournalCode.TOO_LARGE
+            await volume.delete("q/0", recursive=True, operation=volume.new_operation())
         grown = cluster.service.rss_bytes() - idle
         await trio.to_thread.run_sync(cluster.service.terminate)
         await trio.to_thread.run_sync(cluster.service.start)
