@@ -5,6 +5,7 @@ Every byte is checked against its extent's CRC before it is returned, wherever i
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import trio
@@ -40,10 +41,12 @@ class Content:
             if end is not None and at >= end:
                 return
             if at + extent.length > offset:
-                data = memoryview(await self.extent(extent))
-                wanted = data[max(0, offset - at) : None if end is None else end - at]
-                for start in range(0, len(wanted), READ_PIECE_BYTES_MAX):
-                    yield bytes(wanted[start : start + READ_PIECE_BYTES_MAX])
+                wanted = (await self.extent(extent))[max(0, offset - at) : None if end is None else end - at]
+                starts = range(0, len(wanted), READ_PIECE_BYTES_MAX)
+                pieces = deque(wanted[start : start + READ_PIECE_BYTES_MAX] for start in starts)
+                del wanted  # who takes a piece may be slow
+                while pieces:
+                    yield pieces.popleft()
             at += extent.length
 
     async def extent(self, extent: Extent) -> bytes:

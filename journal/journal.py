@@ -344,10 +344,10 @@ class Journal:
             change = check()
         except JournalError as refusal:
             refusal.__traceback__ = None  # its frames hold the payload
-            self._keep(operation, refusal)
+            self.pending.operations.keep(operation, refusal, time_ms=self.pending.time_ms, recorded=False)
             return refusal
         if change is None:
-            self._keep(operation, nothing)
+            self.pending.operations.keep(operation, nothing, time_ms=self.pending.time_ms, recorded=False)
             return nothing
         return self.write(change, payload, payload_crc=payload_crc, operation=operation)
 
@@ -380,9 +380,6 @@ class Journal:
         self.pending.apply_own(header, segment)
         self._unacknowledged.append((header, segment))
 
-    def _keep(self, operation: OperationId, answer: Answer) -> None:
-        self.pending.operations.keep(operation, answer, time_ms=self.pending.time_ms, recorded=False)
-
     def _show(self) -> None:
         """Apply what is acknowledged to the image that is shown."""
         lsn, waiting = self.log.acknowledged.lsn, self._unacknowledged
@@ -393,6 +390,7 @@ class Journal:
                 lived_ms = header.time_ms - cast("SegmentHeader", change).paused_ms
                 self.housekeeping.segment_opened(self.acknowledged.copy(answers), lived_ms)
             self.acknowledged.apply_own(header, change)
+        self.log.waiting_records = len(waiting)
 
     def _next_operation(self) -> OperationId:
         self._sequence += 1

@@ -7,7 +7,7 @@ journal.py's business, how they reach the members replication.py's.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from journal.settings import JournalSettings
     from journal.timekeeping import Timekeeper
     from journal.volume import Buffer
+
+RECORD_BYTES: Final = 1024
+"""What a record that waits takes in memory besides its own bytes: the change that it makes, who waits for it."""
 
 
 class Log:
@@ -58,6 +61,7 @@ class Log:
         self.on_acknowledged: Callable[[], None] = lambda: None
         self.segment_lived_ms = timekeeper.last_ms - end.segment.paused_ms  # when the segment at hand was opened
         self._opened_lsn = end.lsn
+        self.waiting_records = 0  # until whoever applies them when they are acknowledged says that fewer are left
         self._unacknowledged_bytes_max = settings.unacknowledged_bytes_max
         self._timekeeper = timekeeper
         self._wall_ms = wall_ms
@@ -74,7 +78,8 @@ class Log:
     @property
     def is_full(self) -> bool:
         """Whether what is written and not acknowledged takes as much memory as it may."""
-        return self.end - self.acknowledged.lsn > self._unacknowledged_bytes_max
+        waiting_bytes = self.end - self.acknowledged.lsn + RECORD_BYTES * self.waiting_records
+        return waiting_bytes > self._unacknowledged_bytes_max
 
     @property
     def has_content(self) -> bool:
@@ -134,6 +139,7 @@ class Log:
     def add(self, header: RecordHeader, head: bytes, payload: Buffer = b"") -> None:
         """Write the record that was encoded last at the end of the log."""
         assert header.lsn == self.end, "a record is written where it was encoded for"
+        self.waiting_records += 1
         self.tail.add(self.segment, b"".join((head, payload)) if payload else head)
         self.end, self.chain = header.end_lsn, header.chain
         if self.grown:
@@ -171,7 +177,7 @@ class Log:
         if not self.is_full:
             return
         try:
-            await self.acknowledged.wait(self.end - self._unacknowledged_bytes_max // 2)
+            await self.acknowledged.wait((self.end + self.acknowledged.lsn) // 2)
         except UnavailableError as error:
             if error.code is JournalCode.OUTCOME_UNKNOWN:
                 message = "too much waits for members that do not answer; the change was not made"

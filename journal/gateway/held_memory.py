@@ -1,8 +1,8 @@
 """What connections hold that are in the middle of something: one budget over all of them.
 
-Frames that have begun and not ended, frames that wait for room in the volume, and the beginnings of streamed writes
-stay in memory for as long as a client likes. Beyond the budget a connection is given up: of the token whose
-connections hold most, the one that has not grown for longest. So who opens many of them loses his own.
+Frames that have begun and not ended, frames that wait for room in the volume, the beginnings of streamed writes, and
+answers that nobody reads stay in memory for as long as a client likes. Beyond the budget a connection is given up: of
+the token whose connections hold most, the one that has not grown for longest. So who opens many of them loses his own.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ async def outgoing(volume: Volume, request: m.Read) -> AsyncGenerator[bytes, Non
     for _ in range(ATTEMPTS_MAX):
         status = await _wanted(volume, request)
         async with aclosing(volume.read(request.path, request.offset, request.length)) as pieces:
-            first = await anext(pieces, b"")
+            first = [await anext(pieces, b"")]
             if (await volume.stat(request.path)).modified_ms != status.modified_ms:
                 continue  # replaced between the status and the first piece: they must be of one file
             async for gathered in _gathered(volume, request, status, first, pieces):
@@ -49,19 +49,21 @@ async def _wanted(volume: Volume, request: m.Read) -> FileStatus:
 
 
 async def _gathered(
-    volume: Volume, request: m.Read, status: FileStatus, first: bytes, rest: AsyncGenerator[bytes, None]
+    volume: Volume, request: m.Read, status: FileStatus, first: list[bytes], rest: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
     frames = [encode(m.Status(epoch=volume.epoch, status=status))]
     gathered_bytes = 0
     offset = request.offset
-    piece = first
+    piece = first.pop()
     while piece:
         frames.append(encode(m.Data(offset=offset, payload=piece)))
         offset += len(piece)
         gathered_bytes += len(piece)
+        piece = b""  # a slow peer makes this wait with what it sends, and nothing besides
         if gathered_bytes >= SEND_BYTES:
-            yield b"".join(frames)
-            frames.clear()
+            gathered, frames = b"".join(frames), []
+            yield gathered
+            del gathered
             gathered_bytes = 0
         piece = await anext(rest, b"")
     frames.append(encode(m.ReadEnd(epoch=volume.epoch, next_offset=offset)))

@@ -65,6 +65,7 @@ class Session:
         self._notice: trio.Event | None = None
         self.holds_memory = False
         self._working_bytes = 0  # of the frame that is worked on
+        self._sending_bytes = 0  # of an answer that the peer takes
         self._given_up = False
         self._lane: PutLane | None = None
         if poller is not None and isinstance(stream, PlainStream):
@@ -117,7 +118,8 @@ class Session:
         """As `give_up`, since all connections together hold too much."""
         self._given_up = True
         message = (
-            "all connections together hold too much of what is not whole yet: send it again, without a pause in it"
+            "all connections together hold too much of what did not come, or was not taken, whole: try again, without "
+            "a pause in it"
         )
         self.give_up(ConversationError(JournalCode.LIMIT, message, name="held bytes", maximum=HELD_BYTES_MAX))
 
@@ -125,7 +127,7 @@ class Session:
         """Say how much is held now. May end this session, or another one."""
         if self._given_up or not self.greeted:
             return
-        size = self._splitter.kept_bytes + self._working_bytes + self.conversation.held_bytes
+        size = self._splitter.kept_bytes + self._working_bytes + self._sending_bytes + self.conversation.held_bytes
         if size >= HELD_BYTES_MIN or self.holds_memory:
             self.holds_memory = size >= HELD_BYTES_MIN
             self._with.memory.hold(self, self.conversation.grant.sha256, size)
@@ -243,7 +245,13 @@ class Session:
         self._with.metrics.bytes_out += len(data)
         if self._notice is not None:
             await self._notice.wait()
+        if len(data) >= HELD_BYTES_MIN:
+            self._sending_bytes = len(data)
+            self.count_memory()
         await self._stream.send_all(data)
+        if self._sending_bytes:
+            self._sending_bytes = 0
+            self.count_memory()
         self.phase = Phase.WORKING
 
     async def _say_goodbye(self, reason: JournalError) -> None:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from journal.errors import JournalCode, JournalError
+from journal.log import RECORD_BYTES
 from journal.settings import JournalSettings
 from journal.volume import PUT_BYTES_MAX, FileStatus, OperationId
 from sos_client.wire.checksum import crc32c
@@ -91,6 +92,27 @@ async def test_what_a_callback_answers_is_shown_by_then(autojump_clock: MockCloc
                 assert taken
             await journal.put("last", b"")
     assert [status.path for status in shown] == ["offsets/0", "offsets/1", "offsets/2"]
+
+
+async def test_small_records_that_wait_are_counted_with_what_they_take(autojump_clock: MockClock) -> None:
+    async with memory_cluster("a") as servers:
+        await create(servers)
+        settings = JournalSettings(unacknowledged_bytes_max=100 * RECORD_BYTES)
+        async with open_on(servers, settings=settings) as journal:
+            await servers.down("a")
+            taken = 0
+            while journal.put_soon(
+                f"f{taken}",
+                b"",
+                payload_crc=0,
+                overwrite=True,
+                operation=OperationId(client=b"c" * 16, sequence=taken + 1),
+                claim=None,
+                modified_ms=None,
+                answered=lambda _: None,
+            ):
+                taken += 1
+            assert 50 < taken < 100
 
 
 class _Payload(bytearray):

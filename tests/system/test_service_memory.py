@@ -14,9 +14,13 @@ import trio
 from journal.errors import JournalCode, JournalError
 from journal.gateway import messages as m
 from journal.gateway.client import open_volume
+from journal.gateway.decoding import decode_answer
 from journal.gateway.encoding import encode
-from journal.volume import OperationId
-from sos_client.wire.frames import frame_header
+from journal.gateway.limits import FRAME_BYTES_MAX
+from journal.operation_window import KEPT_BYTES_MAX
+from journal.volume import OperationId, PathClaim
+from sos_client.serving.access import Right, append_token, new_token
+from sos_client.wire.frames import FrameSplitter, frame_header
 from tests.system.service_process import VOLUME, ServiceProcess, running_cluster
 
 if TYPE_CHECKING:
@@ -28,10 +32,12 @@ CONNECTIONS: Final = 250
 pytestmark = pytest.mark.timeout(300)
 
 
-def _opened(service: ServiceProcess) -> socket.socket:
+def _opened(service: ServiceProcess, token: bytes | None = None) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
-    hello = m.Hello(version=1, token=None, client="test", instance=os.urandom(16))
-    connection.sendall(encode(hello) + encode(m.Open(volume=VOLUME, epoch_seen=0)))
+    hello = m.Hello(version=1, token=token, client="test", instance=os.urandom(16))
+    connection.sendall(encode(hello))
+    assert connection.recv(MIB)
+    connection.sendall(encode(m.Open(volume=VOLUME, epoch_seen=0)))
     assert connection.recv(MIB)
     return connection
 
@@ -61,6 +67,69 @@ async def test_what_is_begun_and_not_ended_is_bounded(tmp_path: Path, *, upload:
         assert most - idle < ABOVE_IDLE_BYTES_MAX, f"{(most - idle) // MIB} MiB"
         async with open_volume([cluster.service.address], VOLUME) as volume:
             await volume.put("small", b"x", overwrite=False, operation=volume.new_operation())
+
+
+def _ask_and_not_listen(service: ServiceProcess, request: bytes) -> int:
+    """The most that the service has while so many connections do not read what they asked for."""
+    most = 0
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            stack.enter_context(_opened(service)).sendall(request)
+            most = max(most, service.rss_bytes())
+        time.sleep(1)
+        return max(most, service.rss_bytes())
+
+
+async def test_answers_that_nobody_reads_are_bounded(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path, servers=1) as cluster,
+        open_volume([cluster.service.address], VOLUME) as volume,
+    ):
+        file = await volume.open_write("large", overwrite=False, operation=volume.new_operation())
+        for _ in range(16):
+            await file.write(bytes(MIB))
+        await file.commit()
+        request = m.Read(path="large", offset=0, length=None, modified_ms=None, epoch_seen=0)
+        idle = cluster.service.rss_bytes()
+        most = await trio.to_thread.run_sync(lambda: _ask_and_not_listen(cluster.service, encode(request)))
+        assert most - idle < ABOVE_IDLE_BYTES_MAX, f"{(most - idle) // MIB} MiB"
+        assert sum([len(piece) async for piece in volume.read("large")]) == 16 * MIB
+
+
+def _invent_clients(service: ServiceProcess, token: bytes, path: str) -> m.Refusal:
+    """Changes that leave nothing but an answer, each of another client, until no more are taken."""
+    with _opened(service, token) as connection:
+        splitter = FrameSplitter(frame_bytes_max=FRAME_BYTES_MAX)
+        while True:
+            stamps = [m.Stamp(operation=OperationId(os.urandom(16), 1), claim=None, epoch_seen=0) for _ in range(100)]
+            connection.sendall(b"".join(encode(m.Delete(path=path, recursive=False, stamp=one)) for one in stamps))
+            for _ in stamps:
+                while (frame := splitter.next_frame()) is None:
+                    splitter.feed(connection.recv(MIB))
+                answer = decode_answer(*frame)
+                if isinstance(answer, m.Refusal) and answer.code == JournalCode.UNAVAILABLE:
+                    return answer
+
+
+@pytest.mark.parametrize("path", ["p", "a/" + "/".join(["p" * 255] * 15)], ids=["nothing to delete", "long refusals"])
+async def test_who_invents_clients_is_bounded_and_keeps_nobody_out(tmp_path: Path, path: str) -> None:
+    tokens = []
+    for name in ("one", "another"):
+        text, grant = new_token(name=name, namespaces=("*",), rights=frozenset(Right), expires=None)
+        append_token(tmp_path / "tokens.toml", grant)
+        tokens.append(bytes.fromhex(text))
+    flags = ("--tokens", str(tmp_path / "tokens.toml"))
+    async with (
+        running_cluster(tmp_path, servers=1, flags=flags) as cluster,
+        open_volume([cluster.service.address], VOLUME, token=tokens[1]) as volume,
+    ):
+        await volume.claim("a", PathClaim(start_time=1, application="a"), operation=volume.new_operation())
+        idle = cluster.service.rss_bytes()
+        refusal = await trio.to_thread.run_sync(_invent_clients, cluster.service, tokens[0], path)
+        assert "so many answers" in refusal.message
+        assert cluster.service.rss_bytes() - idle < 2 * KEPT_BYTES_MAX
+        with trio.fail_after(5):
+            await volume.put("b", b"x", overwrite=False, operation=volume.new_operation())
 
 
 @pytest.mark.parametrize("name", ["d", "\N{GRINNING FACE}" + "d" * 28], ids=["many", "wide"])
