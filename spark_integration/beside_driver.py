@@ -70,7 +70,11 @@ class BesideDriver:
         self._stopping = threading.Event()
         self._addresses: dict[str, str] = {}
         self._ports = [self._keep_port(program) for program in json.loads(plan.read_text())]
-        self._companion = self._start()
+        try:
+            self._companion = self._start()
+        except BaseException:
+            self._give_ports_up()
+            raise
         self._watch = threading.Thread(target=self._keep, name="sos-companion", daemon=True)
         self._watch.start()
 
@@ -94,9 +98,12 @@ class BesideDriver:
         self._stopping.set()
         _end(self._companion)
         self._watch.join(_STOP_SECONDS_MAX)
+        self._give_ports_up()
+        self._folder.close()
+
+    def _give_ports_up(self) -> None:
         for port in self._ports:
             port.close()
-        self._folder.close()
 
     def _keep_port(self, program: dict[str, Any]) -> KeptPort:
         """Where this program serves for as long as the run lasts, whether it lives or not: nobody else's clients."""
