@@ -360,7 +360,7 @@ public final class ClientChecks {
                 thrown(OutcomeUnknownException.class, () -> client.write(fresh(), content("x"), true, null));
             }
         });
-        checks.check("who may have made a change, and then asks who that is, has left its outcome unknown", () -> {
+        checks.check("a service that may have made a change, and then turns the client away, leaves the outcome unknown", () -> {
             for (int code : new int[] {50, 51, 52, 53, 54, 57, 999}) {
                 try (Scripted forgetful = new Scripted(refusal(30, "the quorum was lost", "x", "y"))) {
                     VolumeClient client = client(20, forgetful.address());
