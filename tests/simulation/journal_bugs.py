@@ -17,6 +17,7 @@ from journal.catching_up import Filling
 from journal.errors import SupersededError
 from journal.gateway.client import RemoteVolume
 from journal.gateway.persistence import Persistence
+from journal.gateway.put_lane import PutLane
 from journal.housekeeping import Housekeeping
 from journal.journal import Journal
 from journal.opening import _Driver
@@ -191,11 +192,21 @@ def _doubt_at_the_fence_alone(progress: ReplicaProgress) -> bool:
     return fenced and not progress.has_quorum()
 
 
+def _answer_twice(right: Right, lane: PutLane, answer: Any) -> None:
+    right(lane, answer)
+    right(lane, answer)
+
+
 def _age_by_wall_clock(keeper: Timekeeper, wall_ms: int, _monotonic_ms: int) -> int:
     return max(wall_ms, keeper.last_ms)
 
 
 JOURNAL_BUGS: Final = (
+    PlantedBug(
+        name="PUT lane answers twice",
+        breaks="the callback of a PUT on a plain socket is called twice",
+        plant=wrapped(PutLane, "_answered", _answer_twice),
+    ),
     PlantedBug(
         name="one member is enough",
         breaks="a record counts as acknowledged when one member has synced it",
