@@ -13,6 +13,7 @@ from journal.cli.running import run_command
 # Verb → (module, function), in the order in which --help shows them.
 VERBS: Final = {
     "listen": ("listen", "listen_command"),
+    "send": ("send", "send_command"),
 }
 
 

@@ -12,13 +12,13 @@ import trio
 from connectors.wire.frames import ErrorFrame, Frame, HelloFrame
 from connectors.wire.session import ConnectorRole, ConnectorSession
 from sos_client.stream import FOREIGN_ERRORS, translate, translated
-from sos_client.wire.errors import ConnectionLostError, SosError
+from sos_client.wire.errors import ConnectionLostError, ProtocolError
 
 if TYPE_CHECKING:
     from sos_client.stream import Dial
 
 
-class ListenerRefusedError(SosError):
+class ListenerRefusedError(ProtocolError):
     """The listener ended the connection with a reason, which connecting again does not change."""
 
 

@@ -153,3 +153,26 @@ def test_it_ends_in_order_and_says_what_is_wrong(tmp_path: Path) -> None:
     said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert said.returncode == 2
     assert "--servers" in said.stderr
+
+
+def test_files_are_sent_and_sent_on(tmp_path: Path) -> None:
+    with running(tmp_path) as (_, listener):
+
+        def send(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+            command = [sys.executable, "-m", "connectors", "send", *arguments, "--to", listener.addresses["ready"]]
+            return subprocess.run(command, check=False, capture_output=True, timeout=60, input=given)
+
+        file = tmp_path / "lines"
+        file.write_bytes(b"one\ntwo\n")
+        said = send(str(file), "--json")
+        assert json.loads(said.stdout)["bytes"] == 8, said.stderr
+        with file.open("ab") as more:
+            more.write(b"three\n")
+        assert b"14 bytes" in send(str(file)).stdout
+        for given in (b"a\nb\n", b"a\nb\nc"):
+            assert send("-", "--name", "typed", given=given).returncode == 0
+        assert [row[3] for row in stored(listener)] == [b"one", b"two", b"three", b"a", b"b", b"c"]
+        refused = send(str(file), "--cookie", "wrong")
+        assert (refused.returncode, b"cookie" in refused.stderr) == (10, True), refused
+        file.write_bytes(b"one\n")
+        assert b"cut short" in send(str(file)).stderr

@@ -1,0 +1,106 @@
+"""A file as a stream of lines that can be read again: each line's id is the offset behind it.
+
+So the point of reference of its stream is where to go on. A line ends with a line feed, which is not part of it; what
+has none yet is sent when nothing more is expected. Files are read in threads: a slow disk holds nobody up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from sos_client.wire.errors import MisuseError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+READ_BYTES: Final = 256 << 10
+LINE_BYTES_MAX: Final = 1_000_000
+"""A listener takes messages of just below 1 MiB."""
+LOOK_SECONDS: Final = 0.25
+"""How often a file that is followed is looked at for more."""
+REPLACED_SECONDS: Final = 5.0
+"""How long after another file has taken its name its writer may still write to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line, and the offset behind it."""
+
+    end: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileIdentity:
+    """Which file this is, whatever it is called later."""
+
+    device: int
+    inode: int
+
+
+class LineFile:
+    """An open file; `lines` from any offset. Close it."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens it. OSError."""
+        self.path = path
+        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        status = os.fstat(self._handle)
+        self.identity = FileIdentity(device=status.st_dev, inode=status.st_ino)
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._handle).st_size
+
+    def stream_id(self, program: str) -> int:
+        """The same for the same file, also after it was renamed; another one for the next file of that name."""
+        first = os.pread(self._handle, READ_BYTES, 0).partition(b"\n")[0][:4096]
+        said = f"{program}\0{self.path.resolve().parent}\0{self.identity.device}\0{self.identity.inode}\0".encode()
+        return int.from_bytes(hashlib.blake2b(said + first, digest_size=8).digest(), "big") >> 1
+
+    def replaced(self) -> bool:
+        """Whether another file has its name now."""
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            return True
+        return FileIdentity(device=status.st_dev, inode=status.st_ino) != self.identity
+
+    async def lines(self, start: int, *, follow: bool) -> AsyncIterator[Line]:
+        """Lines that end after `start`. `follow`: wait for more, until another file has this one's name.
+
+        MisuseError for a file that is shorter than `start`, becomes shorter, or has a line that is too long.
+        """
+        at, rest = start, b""
+        until = float("inf")
+        while True:
+            data = await trio.to_thread.run_sync(os.pread, self._handle, READ_BYTES, at + len(rest))
+            if not data:
+                if self.size < at + len(rest):
+                    raise MisuseError(
+                        f"{self.path} has {self.size} bytes, and {at + len(rest)} were sent of it: it was cut short or "
+                        "written again; give it another name, or send it with --again"
+                    )
+                if until == float("inf") and await trio.to_thread.run_sync(self.replaced):
+                    until = trio.current_time() + REPLACED_SECONDS
+                if follow and trio.current_time() < until:
+                    await trio.sleep(LOOK_SECONDS)
+                    continue
+                if rest:
+                    yield Line(end=at + len(rest), content=rest)
+                return
+            *whole, rest = (rest + data).split(b"\n")
+            for content in whole:
+                at += len(content) + 1
+                yield Line(end=at, content=content)
+            if len(rest) > LINE_BYTES_MAX:
+                raise MisuseError(f"{self.path} has a line of more than {LINE_BYTES_MAX:,} bytes at offset {at}")
+
+    def close(self) -> None:
+        os.close(self._handle)
