@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 NOTHING = (1 << 64) - 1
 
@@ -35,8 +35,7 @@ class SourceStream:
     acknowledged: int = -1
     next_id: int = 0
     open: bool = False
-    ended: bool = False
-    points: list[int] = field(default_factory=list)
+    refused: bool = False
 
 
 class WallarooSource:
@@ -71,7 +70,7 @@ class WallarooSource:
         self._connections += 1
         point = 0 if self._connections == 1 else NOTHING
         for stream in self._streams.values():
-            stream.open = False
+            stream.open = stream.refused = False
             self._notify(stream, point)
 
     def _notify(self, stream: SourceStream, point: int) -> None:
@@ -96,18 +95,13 @@ class WallarooSource:
                 self.credits -= 1
         self._send(b"".join(data))
 
-    def end(self, stream: SourceStream) -> None:
-        self._send(frame(b"\x08" + struct.pack(">Q", stream.stream_id)))
-        stream.open = False
-
     def take(self) -> None:
         """One frame of the listener."""
         kind, body = self._next_frame()
         if kind == 4:
             accepted, stream_id, point = struct.unpack(">BQQ", body)
             stream = self._streams[stream_id]
-            stream.open = bool(accepted)
-            stream.points.append(point)
+            stream.open, stream.refused = bool(accepted), not accepted
             if accepted:
                 stream.next_id = 0 if point == NOTHING else point + 1
                 stream.acknowledged = max(stream.acknowledged, stream.next_id - 1)
@@ -121,9 +115,9 @@ class WallarooSource:
                 if point != NOTHING:
                     stream.acknowledged = point
             for stream in self._streams.values():
-                if not stream.open and stream.points and not stream.ended and self.credits:
-                    self._notify(stream, NOTHING)  # it was refused: once more
-                    stream.points.clear()
+                if stream.refused and self.credits:
+                    stream.refused = False
+                    self._notify(stream, NOTHING)
         elif kind == 7:
             raise CutOffError("RESTART")
         elif kind == 2:
