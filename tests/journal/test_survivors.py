@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 # Small segments: the log is trimmed several times, and every owner rolls some.
 SETTINGS = JournalSettings(segment_bytes_max=64 << 10, retention_bytes=512 << 10)
-# As after a restart with the default: none of these owners rolls a segment, and so none writes an index snapshot.
-QUIET = JournalSettings(retention_bytes=512 << 10)
+# As after a restart that keeps more: none of these owners rolls a segment, so none writes or forgets an index snapshot.
+QUIET = JournalSettings(retention_bytes=64 << 20)
 PRECIOUS = {f"precious/{number}": bytes([number]) * 5000 for number in range(8)}
 
 
