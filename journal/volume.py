@@ -101,7 +101,7 @@ class StreamedWrite(Protocol):
 
 
 class Volume(Protocol):
-    """A tree of files, kept by a journal. Paths as in journal/paths.py; all errors are JournalError."""
+    """A tree of files, kept by a journal. Paths as in journal/records/paths.py; all errors are JournalError."""
 
     @property
     def name(self) -> str:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.link import LAST_WORDS_SECONDS
+from sos_client.net.dialing import translated
 from sos_client.retry import is_passing
-from sos_client.stream import translated
 from sos_client.unsynced_bytes import UnsyncedBytes
 from sos_client.wire import messages as m
 from sos_client.wire.errors import (

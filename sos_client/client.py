@@ -12,9 +12,9 @@ from sos_client.append_stream import WINDOW_BYTES, AppendStream, AppendTarget
 from sos_client.attempts import Attempts, Deadlines
 from sos_client.clear_text import check_token_stays
 from sos_client.connection_pool import ConnectionPool
+from sos_client.net.dialing import Dial, tcp_dial
 from sos_client.read_stream import ReadStream
 from sos_client.retry import RetryPolicy
-from sos_client.stream import Dial, tcp_dial
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ErrorCode, MisuseError, RefusedError
 from sos_client.wire.limits import IDENTITY_BYTES, LIST_ENTRIES_MAX, PROTOCOL_VERSION

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.link import Link, open_link
-from sos_client.stream import translated
+from sos_client.net.dialing import translated
 from sos_client.wire import messages as m
 from sos_client.wire.errors import HistoryError, MisuseError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from sos_client.attempts import Deadlines
-    from sos_client.stream import Dial
+    from sos_client.net.dialing import Dial
 
 REQUESTS_MAX: Final = 16
 """Requests under way at once; further ones wait for their turn. Appends and reads of streams come on top: their

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from sos_client.serving.plain_stream import RECEIVE_BYTES_MAX, PlainStream
-from sos_client.stream import FOREIGN_ERRORS, translate, translated
+from sos_client.net.dialing import FOREIGN_ERRORS, translate, translated
+from sos_client.net.plain_stream import RECEIVE_BYTES_MAX, PlainStream
 from sos_client.wire import messages as m
 from sos_client.wire.connection import Connection, Role, State
 from sos_client.wire.errors import ConnectionLostError, ProtocolError
 
 if TYPE_CHECKING:
-    from sos_client.stream import Dial
+    from sos_client.net.dialing import Dial
     from sos_client.wire.messages import Answer, Message, Request
 
 BULK_RECEIVE_BYTES: Final = 512 << 10

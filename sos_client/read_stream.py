@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from sos_client.link import BULK_RECEIVE_BYTES
-from sos_client.stream import translated
+from sos_client.net.dialing import translated
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ProtocolError
 

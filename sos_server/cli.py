@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import click
 import trio
 
-from journal.disk import DiskLockedError, open_disk
+from journal.disk.disk import DiskLockedError, open_disk
 from sos_client.printable import printable
 from sos_client.serving.access import Right, append_token, new_token
-from sos_client.serving.settings import SettingsError
+from sos_client.settings import SettingsError
 from sos_client.standard_handles import occupy_standard_handles
 from sos_client.wire.errors import ExitCode, SosError
-from sos_server.checking import CheckReport, check_root
 from sos_server.config import Flags, load_settings
 from sos_server.serve import serve
+from sos_server.store.checking import CheckReport, check_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from sos_client.serving.addresses import Address, parse_address
-from sos_client.serving.settings import Setting, SettingsError, check_keys, read_settings, section
+from sos_client.net.addresses import Address, parse_address
 from sos_client.serving.tls import TlsFiles
+from sos_client.settings import Setting, SettingsError, check_keys, read_settings, section
 from sos_client.wire.errors import RefusedError
 from sos_client.wire.limits import FRAME_BYTES_MAX, OFFSET_MAX
 from sos_client.wire.names import check_name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 from prometheus_client import CollectorRegistry
 
-from journal.disk import open_disk
+from journal.disk.disk import open_disk
 from sos_client.serving.access import Access
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving
@@ -18,16 +18,16 @@ from sos_client.serving.metrics_endpoint import serve_metrics
 from sos_client.serving.parent_pipe import check_pipe
 from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
 from sos_client.serving.serving_metrics import ServingMetrics
-from sos_client.serving.settings import SettingsError
 from sos_client.serving.tls import ServerTls
+from sos_client.settings import SettingsError
 from sos_client.wire.codec import encode
 from sos_client.wire.errors import ErrorCode
 from sos_client.wire.messages import Error
-from sos_server.metrics import ServerMetrics
-from sos_server.object_store import ObjectStore
-from sos_server.reloading import fixed_changes, reloaded
-from sos_server.service import Service
-from sos_server.store_settings import StoreSettings
+from sos_server.service.metrics import ServerMetrics
+from sos_server.service.reloading import fixed_changes, reloaded
+from sos_server.service.service import Service
+from sos_server.store.object_store import ObjectStore
+from sos_server.store.settings import StoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Callable

@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sos_client.serving.addresses import Address
+from sos_client.net.addresses import Address
 from sos_client.serving.kept_port import KeptPort
 from spark_integration.run_credentials import RunCredentials, make_run_credentials
 from spark_integration.run_folder import RunFolder, begin_run

@@ -20,25 +20,25 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from journal.backups import check_moment
-from journal.batches import BatchHistory
-from journal.change import Commit, Rename, decode_change
+from journal.checkpoint.batches import BatchHistory
 from journal.cli.locations import parse_location
 from journal.cli.options import Access, split_addresses, tls_context, token_of
 from journal.cli.views import open_copies
+from journal.copies.backups import check_moment
+from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, refused
-from journal.moments import AtLsn, parse_moment
-from journal.paths import is_within
-from journal.reading import open_reader
-from journal.record import Kind, Lsn
+from journal.records.change import Commit, Rename, decode_change
+from journal.records.moments import AtLsn, parse_moment
+from journal.records.paths import is_within
+from journal.records.record import Kind, Lsn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from pyspark.sql import SparkSession
 
-    from journal.reading import VolumeReader
-    from journal.record import Record
+    from journal.copies.volume_reader import VolumeReader
+    from journal.records.record import Record
 
 SCHEMAS: Final = {
     "records": (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyspark
 from pyspark.sql import SparkSession
 
-from journal.spark_settings import (
+from journal.checkpoint.spark_settings import (
     HADOOP_PREFIX,
     REDACTION_SETTING,
     SERVICE_KEY,

@@ -10,15 +10,15 @@ import trio
 
 from connectors.listener.serve import ListenSettings, listen
 from connectors.listener.settings import CREDITS, SOURCE_VERSION, ProtocolSettings
-from journal.background import first_of
 from journal.cli.create import Age, Size
 from journal.cli.options import split_addresses, tls_context, token_of
 from journal.cli.serve import volume_opener
-from journal.gateway.serve import ServeSettings
-from journal.settings import JournalSettings
-from sos_client.serving.addresses import parse_address
-from sos_client.serving.settings import SettingsError
+from journal.nurseries import first_of
+from journal.records.settings import JournalSettings
+from journal.service.serve import ServeSettings
+from sos_client.net.addresses import parse_address
 from sos_client.serving.tls import TlsFiles
+from sos_client.settings import SettingsError
 from sos_client.wire.names import check_name
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)

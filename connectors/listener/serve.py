@@ -15,9 +15,9 @@ import trio
 
 from connectors.ingest.ingest_log import IngestLog
 from connectors.listener.sources import Sources, farewell
-from journal.background import background
-from journal.gateway.log_bridge import bridge_logging
-from journal.gateway.serve import RunningService, serve_metrics_of
+from journal.nurseries import background
+from journal.service.log_bridge import bridge_logging
+from journal.service.serve import RunningService, serve_metrics_of
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving
 from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from connectors.listener.settings import ProtocolSettings
-    from journal.gateway.keeper import OwnedVolume
-    from journal.gateway.serve import OpenVolume, ServeSettings
-    from sos_client.serving.addresses import Address
+    from journal.service.keeper import OwnedVolume
+    from journal.service.serve import OpenVolume, ServeSettings
+    from sos_client.net.addresses import Address
 
 _LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
 

@@ -25,7 +25,7 @@ from connectors.wire.frames import (
     RestartFrame,
 )
 from connectors.wire.session import ConnectorRole, ConnectorSession, SessionState
-from sos_client.serving.plain_stream import PlainStream
+from sos_client.net.plain_stream import PlainStream
 from sos_client.wire.errors import MisuseError, ProtocolError
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from connectors.wire.codec import message_head
 from connectors.wire.frames import AckFrame, EosFrame, HelloFrame, NotifyAckFrame, NotifyFrame, RestartFrame
 from connectors.wire.limits import NOTHING_SEEN
 from connectors.wire.streams import StreamState
-from journal.background import background
+from journal.nurseries import background
+from sos_client.net.dialing import tcp_dial
 from sos_client.retry import RetryPolicy
-from sos_client.stream import tcp_dial
 from sos_client.wire.errors import ConnectionLostError, DeadlineError, MisuseError, SosError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from connectors.wire.frames import Frame
-    from sos_client.stream import Dial
+    from sos_client.net.dialing import Dial
 
 VERSION: Final = "0.0.1"
 WINDOW_BYTES: Final = 16 << 20

@@ -11,11 +11,11 @@ import trio
 
 from connectors.wire.frames import ErrorFrame, Frame, HelloFrame
 from connectors.wire.session import ConnectorRole, ConnectorSession
-from sos_client.stream import FOREIGN_ERRORS, translate, translated
+from sos_client.net.dialing import FOREIGN_ERRORS, translate, translated
 from sos_client.wire.errors import ConnectionLostError, ProtocolError
 
 if TYPE_CHECKING:
-    from sos_client.stream import Dial
+    from sos_client.net.dialing import Dial
 
 
 class ListenerRefusedError(ProtocolError):

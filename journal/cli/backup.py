@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from journal.backups import Backup, check_whole, wanted_objects
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import count_text, note, print_json, progress, size_text
 from journal.cli.pins import pinned
 from journal.cli.running import run_async
 from journal.cli.views import open_log, read_from
-from journal.copies import open_directory_copy
-from journal.plain_tree import make_directories
+from journal.copies.backups import Backup, check_whole, wanted_objects
+from journal.copies.copies import open_directory_copy
+from journal.files.plain_tree import make_directories
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from journal.copies import DirectoryCopy
+    from journal.copies.copies import DirectoryCopy
 
 
 @click.command()

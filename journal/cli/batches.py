@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.batches import Batch, BatchHistory
-from journal.change import Rename, decode_change
-from journal.checkpoint_layout import LogFormatError, batch_of, parse_offsets
+from journal.checkpoint.batches import Batch, BatchHistory
+from journal.checkpoint.layout import LogFormatError, batch_of, parse_offsets
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import QUIET, count_text, duration_text, note, print_json, print_table, progress, time_text
 from journal.cli.running import run_async
 from journal.cli.views import open_log
 from journal.errors import JournalCode, JournalError, refused
-from journal.record import Kind
+from journal.records.change import Rename, decode_change
+from journal.records.record import Kind
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from journal.change import Change
-    from journal.checkpoint_layout import OffsetLog
-    from journal.reading import VolumeReader
-    from journal.record import RecordHeader
+    from journal.checkpoint.layout import OffsetLog
+    from journal.copies.volume_reader import VolumeReader
+    from journal.records.change import Change
+    from journal.records.record import RecordHeader
 
 _MOVING = frozenset({Kind.PUT, Kind.COMMIT, Kind.RENAME})
 

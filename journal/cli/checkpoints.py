@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.checkpoint_checks import Diagnosis, Severity, diagnose, wanted_contents
-from journal.checkpoint_layout import LOG_BYTES_MAX, arrange, find_checkpoints
+from journal.checkpoint.checks import Diagnosis, Severity, diagnose, wanted_contents
+from journal.checkpoint.layout import LOG_BYTES_MAX, arrange, find_checkpoints
 from journal.cli.exit_codes import ExitCode
 from journal.cli.locations import Location
 from journal.cli.output import BAD, DOUBTFUL, GOOD
-from journal.plain_directory import PlannedFile
+from journal.files.plain_directory import PlannedFile
 from sos_client.printable import printable
 
 if TYPE_CHECKING:

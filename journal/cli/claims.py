@@ -12,12 +12,12 @@ from journal.cli.output import print_json, print_table, time_text
 from journal.cli.running import run_async
 from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
-from journal.gateway.answer_checks import Kept
-from journal.paths import is_within
+from journal.gateway.wire.answer_checks import Kept
+from journal.records.paths import is_within
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from journal.gateway.client import RemoteVolume
+    from journal.gateway.client.client import RemoteVolume
     from journal.volume import ClaimedPath
 
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import click
 
-from journal.birth import create_volume
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import print_json
 from journal.cli.running import run_async
 from journal.errors import JournalCode, refused
-from journal.settings import JournalSettings, Surroundings
+from journal.records.settings import JournalSettings, Surroundings
+from journal.takeover.volume_creation import create_volume
 from sos_client.printable import printable
 
 _AGE: Final = re.compile(r"(\d{1,9})([smhd])", re.ASCII)

@@ -16,8 +16,8 @@ from journal.errors import JournalError
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from journal.image import Image
-    from journal.nodes import Extent
+    from journal.image.image import Image
+    from journal.image.nodes import Extent
 
 _COLOURS = {"added": GOOD, "removed": BAD, "changed": DOUBTFUL}
 

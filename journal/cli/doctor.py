@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from journal.checkpoint_checks import Severity
+from journal.checkpoint.checks import Severity
 from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from journal.birth import create_volume
 from journal.cli.importing import home_of, is_taken, note_moved
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, moment_of, split_addresses, style_options
@@ -19,17 +18,18 @@ from journal.cli.pins import pinned
 from journal.cli.running import run_async
 from journal.cli.views import LogView, image_of, log_access, open_log, open_service, warn_of_open_end
 from journal.errors import JournalCode, refused
-from journal.journal import open_journal
-from journal.moving_checkpoints import move_tree
-from journal.paths import SCRATCH_PREFIX
-from journal.settings import JournalSettings, Surroundings
-from journal.tree_writing import NewFile, write_tree
+from journal.files.moving_checkpoints import move_tree
+from journal.files.tree_writing import NewFile, write_tree
+from journal.owner.journal import open_journal
+from journal.records.paths import SCRATCH_PREFIX
+from journal.records.settings import JournalSettings, Surroundings
+from journal.takeover.volume_creation import create_volume
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from journal.reading import VolumeReader
+    from journal.copies.volume_reader import VolumeReader
     from journal.volume import FileStatus, Volume
 
 _SCRATCH: Final = re.compile(rf"{re.escape(SCRATCH_PREFIX)}[0-9a-f]{{8}}", re.ASCII)

@@ -14,9 +14,9 @@ from journal.cli.output import count_text, note, print_json, progress, size_text
 from journal.cli.running import run_async
 from journal.cli.views import open_service
 from journal.errors import JournalCode, JournalError, refused
-from journal.moving_checkpoints import MovedTree, move_tree
-from journal.plain_directory import LocalFile, scan_directory
-from journal.tree_writing import NewFile, write_tree
+from journal.files.moving_checkpoints import MovedTree, move_tree
+from journal.files.plain_directory import LocalFile, scan_directory
+from journal.files.tree_writing import NewFile, write_tree
 from sos_client.printable import printable
 
 if TYPE_CHECKING:

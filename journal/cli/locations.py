@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from journal.paths import check_path
+from journal.records.paths import check_path
 from sos_client.wire.errors import SosError
 from sos_client.wire.names import check_name
 

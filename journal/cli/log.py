@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from journal.change import (
+from journal.cli.locations import Location, LocationType
+from journal.cli.options import Access, Style, access_options, moment_of, style_options
+from journal.cli.output import print_json, size_text, time_text
+from journal.cli.running import run_async
+from journal.cli.views import open_log
+from journal.records.change import (
     Abandon,
     Append,
     Change,
@@ -30,19 +35,14 @@ from journal.change import (
     Truncate,
     decode_change,
 )
-from journal.cli.locations import Location, LocationType
-from journal.cli.options import Access, Style, access_options, moment_of, style_options
-from journal.cli.output import print_json, size_text, time_text
-from journal.cli.running import run_async
-from journal.cli.views import open_log
-from journal.paths import is_within
-from journal.record import Kind
-from journal.segment import SegmentHeader, decode_segment_header
+from journal.records.paths import is_within
+from journal.records.record import Kind
+from journal.records.segment import SegmentHeader, decode_segment_header
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from journal.reading import VolumeReader
-    from journal.record import Record
+    from journal.copies.volume_reader import VolumeReader
+    from journal.records.record import Record
 
 FOLLOW_SECONDS: Final = 1.0
 _KINDS: Final = [kind.name.lower() for kind in Kind]

@@ -11,12 +11,12 @@ from journal.cli.options import Access, Style, access_options, split_addresses, 
 from journal.cli.output import print_json, print_table, progress
 from journal.cli.running import run_async
 from journal.cli.views import log_access, open_log
-from journal.membership_change import Wish, change_members, find_member
-from journal.settings import Surroundings
+from journal.records.settings import Surroundings
+from journal.takeover.membership_change import Wish, change_members, find_member
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from journal.segment import SegmentHeader
+    from journal.records.segment import SegmentHeader
 
 
 @click.group()

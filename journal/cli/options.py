@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 from click.core import ParameterSource
 
-from journal.moments import parse_moment
+from journal.records.moments import parse_moment
 from sos_client.clear_text import check_token_stays
 from sos_client.wire.errors import SosError
 from sos_client.wire.names import parse_token
@@ -22,7 +22,7 @@ from sos_client.wire.names import parse_token
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from journal.moments import Moment
+    from journal.records.moments import Moment
 
 Verb: TypeAlias = "Callable[..., Any]"
 ADDRESSES_MAX: Final = 64

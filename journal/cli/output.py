@@ -19,7 +19,7 @@ from sos_client.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from journal.tree_writing import NewFile
+    from journal.files.tree_writing import NewFile
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 GOOD, BAD, DOUBTFUL, QUIET = "green", "red", "yellow", "bright_black"

@@ -13,16 +13,16 @@ from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import BAD, GOOD, print_json, progress, size_text, time_text
 from journal.cli.running import finish, run_async
 from journal.cli.views import log_access, open_copies, open_log
+from journal.copies.repairing import Repair, carry_out, plan_repairs
+from journal.copies.verification import bytes_to_verify, verify_copy
 from journal.errors import JournalCode, JournalError, refused
-from journal.loss_report import LossReport, report_loss
-from journal.membership_change import accept_loss as accept_loss_of
-from journal.repairing import Repair, carry_out, plan_repairs
-from journal.settings import Surroundings
-from journal.verification import bytes_to_verify, verify_copy
+from journal.records.settings import Surroundings
+from journal.takeover.loss_report import LossReport, report_loss
+from journal.takeover.membership_change import accept_loss as accept_loss_of
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from journal.reading import VolumeReader
+    from journal.copies.volume_reader import VolumeReader
 
 
 _LAST_SEGMENT: Final = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
+from journal.checkpoint.operator_metadata import checkpoint_of
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.output import count_text, note, print_json, progress, size_text, time_text
@@ -16,16 +17,15 @@ from journal.cli.pins import pinned
 from journal.cli.running import run_async
 from journal.cli.views import View, open_view, warn_of_open_end
 from journal.errors import JournalCode, refused
-from journal.operator_metadata import checkpoint_of
-from journal.plain_directory import Plan, differing, has_content, plan_files, write_directory, write_files
-from journal.plain_tree import make_directories, open_plain_tree
+from journal.files.plain_directory import Plan, differing, has_content, plan_files, write_directory, write_files
+from journal.files.plain_tree import make_directories, open_plain_tree
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from journal.plain_directory import PlannedFile
-    from journal.plain_tree import PlainTree
+    from journal.files.plain_directory import PlannedFile
+    from journal.files.plain_tree import PlainTree
 
 _TARGET = click.Path(path_type=Path, file_okay=False)
 

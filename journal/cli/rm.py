@@ -13,7 +13,7 @@ from journal.cli.output import print_json
 from journal.cli.running import run_async
 from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
-from journal.paths import is_within
+from journal.records.paths import is_within
 from sos_client.printable import printable
 
 if TYPE_CHECKING:

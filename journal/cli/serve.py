@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import trio
 
-from journal.background import first_of
-from journal.birth import create_volume
 from journal.cli.create import Age, Size
 from journal.cli.options import split_addresses, tls_context, token_of
 from journal.errors import JournalCode, JournalError
-from journal.gateway.serve import ServeSettings, serve
-from journal.journal import Journal, open_journal
-from journal.settings import JournalSettings, Surroundings
+from journal.nurseries import first_of
+from journal.owner.journal import Journal, open_journal
+from journal.records.settings import JournalSettings, Surroundings
+from journal.service.serve import ServeSettings, serve
+from journal.takeover.volume_creation import create_volume
 from sos_client.clear_text import check_token_stays
-from sos_client.serving.addresses import parse_address
+from sos_client.net.addresses import parse_address
 from sos_client.serving.event_log import EventLog, Level
-from sos_client.serving.settings import SettingsError
 from sos_client.serving.tls import TlsFiles
+from sos_client.settings import SettingsError
 from sos_client.wire.names import check_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from journal.gateway.serve import OpenVolume
+    from journal.service.serve import OpenVolume
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _SUPERVISOR_ONLY: Final = frozenset({"--supervise"})
@@ -150,7 +150,7 @@ def _servers(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _supervised(options: dict[str, Any]) -> int:
     """Supervise the same command line, but for what the supervisor does itself. Imports what only this needs."""
-    from journal.gateway.supervisor import Supervision, supervise
+    from journal.service.supervisor import Supervision, supervise
 
     parse_address(options["listen"], what="--listen")
     arguments = [argument for argument in sys.argv[1:] if argument not in _SUPERVISOR_ONLY]

@@ -7,11 +7,17 @@ from typing import Final
 
 import click
 
+from journal.checkpoint.spark_settings import (
+    SparkAccess,
+    as_arguments,
+    as_properties,
+    spark_settings,
+    tokens_in_clear_to,
+)
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import split_addresses
 from journal.cli.output import note, print_json
 from journal.errors import JournalCode, refused
-from journal.spark_settings import SparkAccess, as_arguments, as_properties, spark_settings, tokens_in_clear_to
 
 _FORMATS: Final = ("properties", "submit", "json")
 

@@ -26,21 +26,21 @@ from journal.cli.output import (
 )
 from journal.cli.running import finish, run_async
 from journal.cli.views import log_access, open_log, open_service, unread_members
-from journal.copies import MemberCopy
+from journal.copies.copies import MemberCopy
+from journal.copies.promise import Verdict, judge
+from journal.copies.surveying import lacking, survey
+from journal.copies.verification import verify_called_damaged
 from journal.errors import JournalError
-from journal.moments import Now
-from journal.promise import Verdict, judge
-from journal.surveying import lacking, survey
-from journal.verification import verify_called_damaged
+from journal.records.moments import Now
 from sos_client.printable import printable
 from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
-    from journal.copies import Copy
-    from journal.image import Image
-    from journal.promise import Finding
-    from journal.reading import VolumeReader
-    from journal.segment import SegmentHeader
+    from journal.copies.copies import Copy
+    from journal.copies.promise import Finding
+    from journal.copies.volume_reader import VolumeReader
+    from journal.image.image import Image
+    from journal.records.segment import SegmentHeader
     from journal.volume import VolumeDescription
 
 SERVICE_SECONDS_MAX: Final = 3.0

@@ -15,17 +15,17 @@ from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, note, print_json, progress, size_text
 from journal.cli.running import finish, run_async
 from journal.cli.views import LogView, log_access, open_log, unread_members
+from journal.copies.promise import Verdict, judge
+from journal.copies.surveying import survey
+from journal.copies.verification import CopyReport, bytes_to_verify, verify_copy
 from journal.errors import JournalCode, JournalError
-from journal.moments import Now
-from journal.plain_directory import plan_files, write_files
-from journal.plain_tree import open_plain_tree
-from journal.promise import Verdict, judge
-from journal.surveying import survey
-from journal.verification import CopyReport, bytes_to_verify, verify_copy
+from journal.files.plain_directory import plan_files, write_files
+from journal.files.plain_tree import open_plain_tree
+from journal.records.moments import Now
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from journal.reading import VolumeReader
+    from journal.copies.volume_reader import VolumeReader
 
 COLOUR_OF = {Verdict.OK: GOOD, Verdict.WARNING: DOUBTFUL, Verdict.FAILURE: BAD}
 _EXIT_OF = {

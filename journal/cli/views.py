@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from journal.backups import check_moment, is_end_known, shortfall_of
 from journal.cli.options import is_now, moment_of
 from journal.cli.output import note, remark
-from journal.copies import MemberCopy, open_directory_copy, open_member_copy
+from journal.copies.backups import check_moment, is_end_known, shortfall_of
+from journal.copies.copies import MemberCopy, open_directory_copy, open_member_copy
+from journal.copies.range_reading import group_extents, read_group
+from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, JournalError, UnavailableError, refused
-from journal.gateway.answer_checks import Kept
-from journal.gateway.client import ClientSettings, open_volume
-from journal.gateway.limits import CLIENT_SECONDS
-from journal.paths import name_of
-from journal.plain_directory import Source
-from journal.range_reading import group_extents, read_group
-from journal.reading import open_reader
+from journal.files.plain_directory import Source
+from journal.gateway.client.client import ClientSettings, open_volume
+from journal.gateway.wire.answer_checks import Kept
+from journal.gateway.wire.limits import CLIENT_SECONDS
+from journal.records.paths import name_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from journal.cli.locations import Location
     from journal.cli.options import Access, Style
-    from journal.copies import Copy
-    from journal.gateway.client import RemoteVolume
-    from journal.image import Image
-    from journal.moments import Moment
-    from journal.plain_directory import PlannedFile
-    from journal.reading import VolumeReader
+    from journal.copies.copies import Copy
+    from journal.copies.volume_reader import VolumeReader
+    from journal.files.plain_directory import PlannedFile
+    from journal.gateway.client.client import RemoteVolume
+    from journal.image.image import Image
+    from journal.records.moments import Moment
     from journal.volume import FileStatus, Page
     from sos_client.wire.errors import SosError
 

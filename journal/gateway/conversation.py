@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from journal.errors import JournalCode, JournalError, journal_error
-from journal.gateway import messages as m
 from journal.gateway import requests
-from journal.gateway.encoding import encode
 from journal.gateway.held_memory import HeldMemory
 from journal.gateway.incoming_file import IncomingFile
-from journal.gateway.limits import TEXT_BYTES_MAX
 from journal.gateway.outgoing_file import outgoing
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.encoding import encode
+from journal.gateway.wire.limits import TEXT_BYTES_MAX
 from sos_client.serving.access import Grant, Right
 from sos_client.serving.containment import changing_shared
 from sos_client.wire.errors import ProtocolError

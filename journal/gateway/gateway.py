@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import JournalCode, journal_error
-from journal.gateway import messages as m
-from journal.gateway.encoding import encode
 from journal.gateway.session import Session
 from journal.gateway.watch import SWEEP_SECONDS, Watch
-from sos_client.serving.poller import Poller
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.encoding import encode
+from sos_client.net.poller import Poller
 
 if TYPE_CHECKING:
     from collections.abc import Callable

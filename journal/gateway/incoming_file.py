@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from journal.errors import JournalError
-from journal.gateway import messages as m
+from journal.gateway.wire import messages as m
 from journal.volume import PUT_BYTES_MAX
 from sos_client.wire.errors import ProtocolError
 

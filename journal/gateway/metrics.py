@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from journal.gateway.messages import MessageType
+from journal.gateway.wire.messages import MessageType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

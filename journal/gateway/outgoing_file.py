@@ -6,8 +6,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import JournalCode, UnavailableError, refused
-from journal.gateway import messages as m
-from journal.gateway.encoding import encode
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.encoding import encode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

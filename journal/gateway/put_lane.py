@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import JournalError
-from journal.gateway.decoding import put_parts
-from journal.gateway.encoding import encode_status
-from journal.gateway.messages import MessageType
 from journal.gateway.phase import Phase
+from journal.gateway.wire.decoding import put_parts
+from journal.gateway.wire.encoding import encode_status
+from journal.gateway.wire.messages import MessageType
 from journal.volume import FileStatus
+from sos_client.net.plain_stream import DIRECT_CALLS_MAX, KEPT_BUFFER_BYTES
 from sos_client.serving.containment import concerns_all, in_doubt
-from sos_client.serving.plain_stream import DIRECT_CALLS_MAX, KEPT_BUFFER_BYTES
 from sos_client.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from journal.gateway.conversation import Surroundings
     from journal.gateway.session import Session
     from journal.volume import Answer
-    from sos_client.serving.plain_stream import PlainStream
-    from sos_client.serving.poller import Poller
+    from sos_client.net.plain_stream import PlainStream
+    from sos_client.net.poller import Poller
     from sos_client.wire.frames import FrameSplitter
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from journal.change import APPLICATION_BYTES_MAX
 from journal.errors import JournalCode, refused
-from journal.gateway import messages as m
-from journal.gateway.limits import PAGE_BYTES_MAX
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.limits import PAGE_BYTES_MAX
+from journal.records.change import APPLICATION_BYTES_MAX
 from sos_client.serving.access import Right
 
 if TYPE_CHECKING:

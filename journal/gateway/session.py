@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import ConversationError, JournalCode, JournalError, journal_error
-from journal.gateway import limits
-from journal.gateway import messages as m
 from journal.gateway.conversation import Conversation
-from journal.gateway.decoding import decode_request, hello_head
-from journal.gateway.encoding import encode
 from journal.gateway.held_memory import HELD_BYTES_MAX, HELD_BYTES_MIN
-from journal.gateway.messages import MessageType
 from journal.gateway.phase import Phase
 from journal.gateway.put_lane import PutLane
+from journal.gateway.wire import limits
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.decoding import decode_request, hello_head
+from journal.gateway.wire.encoding import encode
+from journal.gateway.wire.messages import MessageType
+from sos_client.net.plain_stream import PlainStream
 from sos_client.serving.access import EVERYTHING, TokenRefusedError
-from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire.errors import ProtocolError
 from sos_client.wire.frames import FrameSplitter
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from journal.gateway.conversation import Surroundings
-    from journal.gateway.decoding import HelloHead
-    from sos_client.serving.poller import Poller
+    from journal.gateway.wire.decoding import HelloHead
+    from sos_client.net.poller import Poller
 
 FAREWELL_SECONDS: Final = 2.0
 """How long the end may take: the last ERROR, forgetting a streamed write."""

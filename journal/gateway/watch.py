@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import JournalCode, JournalError, journal_error
-from journal.gateway import limits
 from journal.gateway.phase import Phase
+from journal.gateway.wire import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from sos_client.attempts import Deadlines
 from sos_client.clear_text import check_token_stays
 from sos_client.client import SosClient, open_client
 from sos_client.link import Link, open_link
-from sos_client.stream import tcp_dial
+from sos_client.net.dialing import tcp_dial
 from sos_client.wire import messages as m
 from sos_client.wire.errors import MisuseError
 from sos_client.wire.limits import IDENTITY_BYTES, PROTOCOL_VERSION

@@ -17,7 +17,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from sos_client.serving.settings import SettingsError, read_settings
+from sos_client.settings import SettingsError, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

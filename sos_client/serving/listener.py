@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from sos_client.serving.addresses import Address
+from sos_client.net.addresses import Address
+from sos_client.net.plain_stream import PlainStream
 from sos_client.serving.containment import concerns_all
-from sos_client.serving.plain_stream import PlainStream
-from sos_client.serving.settings import SettingsError
+from sos_client.settings import SettingsError
 
 if TYPE_CHECKING:
     from sos_client.serving.event_log import EventLog

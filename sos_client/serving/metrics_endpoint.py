@@ -16,7 +16,7 @@ from sos_client.serving.listener import Accepted, Listener, ListenerLimits
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from sos_client.serving.addresses import Address
+    from sos_client.net.addresses import Address
     from sos_client.serving.event_log import EventLog
 
 REQUEST_BYTES_MAX: Final = 8192

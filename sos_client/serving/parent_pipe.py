@@ -10,7 +10,7 @@ import stat
 
 import trio
 
-from sos_client.serving.settings import SettingsError
+from sos_client.settings import SettingsError
 
 _READ_BYTES = 4096
 

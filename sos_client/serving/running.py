@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable
     from contextlib import AbstractContextManager
 
-    from sos_client.serving.addresses import Address
+    from sos_client.net.addresses import Address
     from sos_client.serving.event_log import EventLog
 
 _STDOUT: Final = 1

@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sos_client.serving.settings import SettingsError
+from sos_client.settings import SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path

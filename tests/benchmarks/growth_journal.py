@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from journal.volume import PUT_BYTES_MAX
 from tests.benchmarks import ours
 from tests.benchmarks.curves import Chart, Curve, measured_curve, measured_curves
@@ -20,7 +20,7 @@ from tests.benchmarks.memory_suite import bytes_per_file, resident_mebibytes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from journal.gateway.client import RemoteVolume
+    from journal.gateway.client.client import RemoteVolume
     from tests.benchmarks.load_generator import Measured
     from tests.benchmarks.processes import Running
 

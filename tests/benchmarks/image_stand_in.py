@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from journal.change import Put, encode_change
-from journal.image import Image
-from journal.record import encode_record
+from journal.image.image import Image
+from journal.records.change import Put, encode_change
+from journal.records.record import encode_record
 from tests.journal.histories import History
 
 FILES_PER_DIRECTORY: Final = 1000

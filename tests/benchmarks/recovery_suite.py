@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from journal.gateway.client import open_volume
-from journal.settings import JournalSettings
+from journal.gateway.client.client import open_volume
+from journal.records.settings import JournalSettings
 from tests.benchmarks import ours, peers
 from tests.benchmarks.comparison import timed
 from tests.benchmarks.load_generator import Load, run

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
-from journal.spark_settings import MANAGER_SETTING
+from journal.checkpoint.spark_settings import MANAGER_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from journal.disk import open_disk
+from journal.disk.disk import open_disk
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import RefusedError
-from sos_server.object_store import ObjectStore
+from sos_server.store.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sos_server.namespace import Appender, Namespace
+    from sos_server.store.namespace import Appender, Namespace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

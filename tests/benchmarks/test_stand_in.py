@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.disk import open_disk
+from journal.disk.disk import open_disk
 from sos_client.wire.checksum import crc32c
-from sos_server.object_layout import CHUNK_BYTES, GROUP_BYTES
-from sos_server.object_store import ObjectStore
+from sos_server.storage.object_layout import CHUNK_BYTES, GROUP_BYTES
+from sos_server.store.object_store import ObjectStore
 from tests.benchmarks.image_stand_in import filled_image
 from tests.benchmarks.processes import sync_lines
 from tests.benchmarks.stand_in import NAMESPACE, make_root, zeros_crc

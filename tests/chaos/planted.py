@@ -24,7 +24,7 @@ from tests.chaos.stage import Variant
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from journal.journal import Journal
+    from journal.owner.journal import Journal
     from journal.volume import OperationId
 
 _ANSWER_SECONDS: Final = 0.3
@@ -38,7 +38,7 @@ _HEALTHY: Final = ":healthy"
 
 def _change_all(change: Callable[..., Any]) -> None:
     """Let every change go this way, PUTs too, which mostly have a shorter one."""
-    from journal.journal import Journal
+    from journal.owner.journal import Journal
 
     Journal.change = change  # type: ignore[method-assign]
     Journal.put_soon = lambda *_, **__: False  # type: ignore[method-assign]
@@ -47,7 +47,7 @@ def _change_all(change: Callable[..., Any]) -> None:
 def _answer_late(module: str) -> None:
     if module != "journal":
         return
-    from journal.journal import Journal
+    from journal.owner.journal import Journal
 
     change = Journal.change
 
@@ -64,7 +64,7 @@ def _refuse_state_files(module: str) -> None:
     if module != "journal":
         return
     from journal.errors import JournalCode, refused
-    from journal.journal import Journal
+    from journal.owner.journal import Journal
 
     put = Journal.put
 
@@ -81,7 +81,7 @@ def _answer_before_durable(module: str) -> None:
     if module != "journal":
         return
     from journal.errors import JournalError
-    from journal.journal import Journal
+    from journal.owner.journal import Journal
 
     change = Journal.change
 
@@ -98,7 +98,7 @@ def _answer_before_durable(module: str) -> None:
 
 def _forget_operations(module: str) -> None:
     if module == "journal":
-        from journal.operation_window import OperationWindow
+        from journal.image.operation_window import OperationWindow
 
         def find(self: OperationWindow, operation: OperationId) -> None:
             pass

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import JournalError
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from tests.histories.checker import DONE, NOTHING, Call, digest_of
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Sequence
 
-    from journal.gateway.client import RemoteVolume
+    from journal.gateway.client.client import RemoteVolume
 
 PATHS: Final = tuple(f"{directory}/{number}" for directory in ("a", "b") for number in range(6))
 

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.birth import create_volume
 from journal.errors import JournalError
-from journal.journal import open_journal
-from journal.membership_change import Wish, change_members
-from journal.settings import MEMBER_DEADLINES, Surroundings
+from journal.owner.journal import open_journal
+from journal.records.settings import MEMBER_DEADLINES, Surroundings
+from journal.takeover.membership_change import Wish, change_members
+from journal.takeover.volume_creation import create_volume
 from sos_client.client import open_client
 from sos_client.wire.errors import SosError
 from tests.chaos.recording import Recorder

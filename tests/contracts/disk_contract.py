@@ -7,8 +7,8 @@ import errno
 import pytest
 import trio
 
-from journal.disk import Disk, FileWrite, OpenMode
-from journal.file_writing import BUFFERS_PER_WRITE_MAX
+from journal.disk.disk import Disk, FileWrite, OpenMode
+from journal.disk.file_writing import BUFFERS_PER_WRITE_MAX
 
 BAD_PATHS = ["..", ".", "../a", "a/../b", "/a", "a//b", "a/", "a/.", "nul\0"]
 

@@ -11,13 +11,13 @@ import trio
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.messages import ObjectInfo
-from sos_server.object_files import VerifiedBytes, fresh_memory
+from sos_server.store.object_files import VerifiedBytes, fresh_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sos_client.wire.data_run import DataRun
-    from sos_server.contents import Claim
+    from sos_server.storage.contents import Claim
 
 ROOM_BYTES = 1 << 20
 

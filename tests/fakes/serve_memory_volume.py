@@ -22,11 +22,11 @@ from journal.errors import JournalCode, JournalError, journal_error
 from journal.gateway.conversation import Surroundings, Volumes
 from journal.gateway.gateway import Gateway, farewell
 from journal.gateway.metrics import GatewayMetrics
-from journal.gateway.serve import ServeSettings, serve
-from journal.gateway.supervisor import Supervision
-from journal.gateway.supervisor import supervise as run_supervised
+from journal.service.serve import ServeSettings, serve
+from journal.service.supervisor import Supervision
+from journal.service.supervisor import supervise as run_supervised
+from sos_client.net.addresses import Address, parse_address
 from sos_client.serving.access import Access
-from sos_client.serving.addresses import Address, parse_address
 from sos_client.serving.event_log import EventLog
 from sos_client.serving.listener import Listener, ListenerLimits
 from tests.fakes.memory_volume import MemoryVolume

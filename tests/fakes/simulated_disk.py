@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.disk import Buffer, DiskLockedError, FileWrite, OpenMode
+from journal.disk.disk import Buffer, DiskLockedError, FileWrite, OpenMode
 from tests.fakes.simulated_drive import Directory, Inode, SimulatedDrive, os_error
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from unittest import mock
 
 import trio
 
-from sos_client.serving import poller
-from sos_client.serving.plain_stream import PlainStream
+from sos_client.net import poller
+from sos_client.net.plain_stream import PlainStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

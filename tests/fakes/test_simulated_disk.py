@@ -8,7 +8,7 @@ import random
 import pytest
 import trio
 
-from journal.disk import DiskLockedError, OpenMode
+from journal.disk.disk import DiskLockedError, OpenMode
 from tests.contracts.disk_contract import DiskContract
 from tests.fakes.simulated_disk import DiskFaults, ProcessDied, SimulatedDisk
 from tests.fakes.simulated_drive import SimulatedDrive, Survival

@@ -14,9 +14,9 @@ import pytest
 import trio
 import trio.testing
 
-from sos_client.serving import poller
-from sos_client.serving.plain_stream import PlainStream
-from sos_client.serving.poller import Poller
+from sos_client.net import poller
+from sos_client.net.plain_stream import PlainStream
+from sos_client.net.poller import Poller
 from tests.fakes.simulated_network import SimulatedNetwork
 from tests.fakes.simulated_sockets import kernel, plain_stream, simulated_sockets
 

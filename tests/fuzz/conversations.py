@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.birth import create_volume
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
+from journal.takeover.volume_creation import create_volume
 from sos_client.client import open_client
 from sos_client.serving.access import Right, append_token, new_token
 from tests.fuzz.gateway_talk import FileTalk, FileWorld

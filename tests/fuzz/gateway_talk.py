@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import JournalCode
-from journal.gateway import limits
-from journal.gateway import messages as m
-from journal.gateway.decoding import decode_answer
-from journal.gateway.encoding import encode
+from journal.gateway.wire import limits
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.decoding import decode_answer
+from journal.gateway.wire.encoding import encode
 from journal.volume import OperationId, PathClaim
 from sos_client.wire.errors import ProtocolError
 from sos_client.wire.frames import FrameSplitter

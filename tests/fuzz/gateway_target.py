@@ -13,10 +13,10 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["journal.gateway", "sos_client.wire"]):
-    from journal.gateway import messages as m
-    from journal.gateway.decoding import decode_answer, decode_request
-    from journal.gateway.encoding import encode
-    from journal.gateway.limits import FRAME_BYTES_MAX_BEFORE_HELLO
+    from journal.gateway.wire import messages as m
+    from journal.gateway.wire.decoding import decode_answer, decode_request
+    from journal.gateway.wire.encoding import encode
+    from journal.gateway.wire.limits import FRAME_BYTES_MAX_BEFORE_HELLO
     from sos_client.wire.checksum import crc32c
     from sos_client.wire.errors import ProtocolError
     from sos_client.wire.frames import FrameSplitter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.sos_client.wire_vectors import load_frames
+from tests.sos_client.wire.vectors import load_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

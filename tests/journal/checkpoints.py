@@ -7,8 +7,8 @@ import json
 import zipfile
 from typing import Literal
 
-from journal.checkpoint_checks import Diagnosis, diagnose, wanted_contents
-from journal.checkpoint_layout import arrange
+from journal.checkpoint.checks import Diagnosis, diagnose, wanted_contents
+from journal.checkpoint.layout import arrange
 from journal.volume import FileStatus
 from sos_client.wire.checksum import crc32c
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from journal.background import background
-from journal.birth import create_volume
-from journal.journal import Journal, open_journal
-from journal.settings import MEMBER_DEADLINES, JournalSettings, Surroundings
+from journal.nurseries import background
+from journal.owner.journal import Journal, open_journal
+from journal.records.settings import MEMBER_DEADLINES, JournalSettings, Surroundings
+from journal.takeover.volume_creation import create_volume
 from tests.fakes.simulated_disk import SimulatedDisk
 from tests.fakes.simulated_drive import SimulatedDrive
 from tests.fakes.simulated_network import NetworkFaults
@@ -28,7 +28,7 @@ from tests.sos_client.memory_server import MemoryServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from journal.segment import SegmentHeader
+    from journal.records.segment import SegmentHeader
     from tests.fakes.memory_store import MemoryObject
 
 VOLUME = "payments"

@@ -5,14 +5,24 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from journal.change import encode_change
-from journal.membership import Configuration, Member, Membership
-from journal.record import FIRST_CHAIN, FIRST_LSN, NO_CLIENT, Chain, Epoch, Kind, Lsn, RecordHeader, encode_record
-from journal.recovery import Base
-from journal.segment import SegmentHeader, encode_segment_header
+from journal.records.chain_rules import Base
+from journal.records.change import encode_change
+from journal.records.membership import Configuration, Member, Membership
+from journal.records.record import (
+    FIRST_CHAIN,
+    FIRST_LSN,
+    NO_CLIENT,
+    Chain,
+    Epoch,
+    Kind,
+    Lsn,
+    RecordHeader,
+    encode_record,
+)
+from journal.records.segment import SegmentHeader, encode_segment_header
 
 if TYPE_CHECKING:
-    from journal.change import Change
+    from journal.records.change import Change
 
 FIRST_TIME_MS = 1_790_000_000_000
 FIRST_EPOCH = Epoch(1)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import journal
-from journal.backup_mark import MarkedObject, decode_mark, encode_mark
-from journal.change import decode_change, encode_change
-from journal.image import Image
-from journal.index_snapshot import decode_snapshot, encode_snapshot, name_of_snapshot
-from journal.record import FIRST_CHAIN, HEADER_BYTES, Chain, Epoch, Kind, Lsn, encode_record
-from journal.segment import SegmentReader, decode_segment_header, encode_segment_header
+from journal.copies.backup_mark import MarkedObject, decode_mark, encode_mark
+from journal.image.image import Image
+from journal.image.index_snapshot import decode_snapshot, encode_snapshot, name_of_snapshot
+from journal.records.change import decode_change, encode_change
+from journal.records.record import FIRST_CHAIN, HEADER_BYTES, Chain, Epoch, Kind, Lsn, encode_record
+from journal.records.segment import SegmentReader, decode_segment_header, encode_segment_header
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 Vectors = list[dict[str, Any]]

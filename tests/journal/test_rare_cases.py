@@ -7,33 +7,28 @@ from typing import Any
 
 import pytest
 
-from journal import image as image_module
-from journal import operation_window, state_checks
-from journal.batches import BatchHistory
-from journal.change import MakeDirectory, Mark, Pin, Put, Trim, decode_change
-from journal.checkpoint_checks import Severity, wanted_contents
-from journal.checkpoint_layout import (
-    LogFormatError,
-    arrange,
-    parse_checksum,
-    parse_commit,
-    parse_sst_list,
-)
+from journal.checkpoint import state_checks
+from journal.checkpoint.batches import BatchHistory
+from journal.checkpoint.checks import Severity, wanted_contents
+from journal.checkpoint.layout import LogFormatError, arrange, parse_checksum, parse_commit, parse_sst_list
+from journal.checkpoint.operator_metadata import parse_operator
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, journal_error
-from journal.image import Image
-from journal.index_snapshot import decode_snapshot, encode_snapshot
-from journal.nodes import Directory, modified_ms_of, pack_extent, pack_file
-from journal.operation_window import OperationWindow
-from journal.operator_metadata import parse_operator
-from journal.preconditions import check_rename
-from journal.record import FIRST_CHAIN, Kind, Lsn, decode_header, encode_record
-from journal.segment import SegmentReader, decode_segment_header, encode_segment_header
+from journal.image import image as image_module
+from journal.image import operation_window
+from journal.image.image import Image
+from journal.image.index_snapshot import decode_snapshot, encode_snapshot
+from journal.image.nodes import Directory, modified_ms_of, pack_extent, pack_file
+from journal.image.operation_window import OperationWindow
+from journal.image.preconditions import check_rename
+from journal.records.change import MakeDirectory, Mark, Pin, Put, Trim, decode_change
+from journal.records.record import FIRST_CHAIN, Kind, Lsn, decode_header, encode_record
+from journal.records.segment import SegmentReader, decode_segment_header, encode_segment_header
 from journal.volume import FileStatus, OperationId
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.msgpack_edge import pack, unpack
 from tests.journal.checkpoints import checkpoint, examine, rocksdb_zip
 from tests.journal.histories import FIRST_TIME_MS, History
-from tests.journal.test_image import Written
+from tests.journal.image.test_image import Written
 
 # ---- records and segments
 

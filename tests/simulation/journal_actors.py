@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import JournalCode, JournalError
-from journal.gateway.client import ClientSettings, open_volume
+from journal.gateway.client.client import ClientSettings, open_volume
 from sos_client.retry import RetryPolicy
 from sos_client.wire.errors import ProtocolError
 from tests.simulation.journal_process import SERVICE_PORT, VOLUME
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from journal.gateway.client import RemoteVolume
+    from journal.gateway.client.client import RemoteVolume
     from sos_client.wire.errors import SosError
     from tests.simulation.journal_model import History, Operation
     from tests.simulation.world import World

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.background import background
-from journal.copies import MemberCopy
+from journal.copies.copies import MemberCopy
+from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, JournalError
-from journal.gateway.client import open_volume
-from journal.reading import open_reader
+from journal.gateway.client.client import open_volume
+from journal.nurseries import background
 from sos_client.client import open_client
 from sos_client.wire.errors import SosError
 from tests.simulation.journal_actors import client_settings
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import random
     from collections.abc import AsyncIterator, Iterable
 
-    from journal.copies import Copy
-    from journal.gateway.client import RemoteVolume
-    from journal.record import Record
+    from journal.copies.copies import Copy
+    from journal.gateway.client.client import RemoteVolume
+    from journal.records.record import Record
     from tests.simulation.world import World
 
 PIN_SECONDS: Final = 20 * 3600

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from journal.copies.volume_reader import open_reader
 from journal.errors import DamagedJournalError, JournalError
-from journal.journal import open_journal
-from journal.reading import open_reader
-from journal.record import Lsn
+from journal.owner.journal import open_journal
+from journal.records.record import Lsn
 from tests.fakes.simulated_disk import DiskFaults
 from tests.histories.checker import check
 from tests.histories.log_bytes import read_log
@@ -31,10 +31,10 @@ from tests.simulation.journal_process import VOLUME, address_of, surroundings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from journal.copies import Copy
-    from journal.journal import Journal
-    from journal.membership import Configuration, Membership
-    from journal.reading import VolumeReader
+    from journal.copies.copies import Copy
+    from journal.copies.volume_reader import VolumeReader
+    from journal.owner.journal import Journal
+    from journal.records.membership import Configuration, Membership
     from tests.fakes.simulated_drive import SimulatedDrive
     from tests.simulation.journal_stage import JournalStage
 

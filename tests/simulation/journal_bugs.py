@@ -4,41 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from journal import (
-    content,
-    membership_change,
-    opening,
-    preconditions,
-    replica_progress,
-    takeover,
-)
-from journal.acknowledgement import Acknowledgement
-from journal.catching_up import Filling
+from journal.copies.member_filling import Filling
 from journal.errors import SupersededError
-from journal.gateway.client import RemoteVolume
-from journal.gateway.persistence import Persistence
+from journal.gateway.client.client import RemoteVolume
+from journal.gateway.client.retry_state import Persistence
 from journal.gateway.put_lane import PutLane
-from journal.housekeeping import Housekeeping
-from journal.journal import Journal
-from journal.opening import _Driver
-from journal.operation_window import OperationWindow
-from journal.replica_progress import ReplicaProgress, Standing
-from journal.replication import Replica
-from journal.takeover import Takeover
-from journal.takeover_messages import Fence, Granted
-from journal.timekeeping import Timekeeper
+from journal.image import preconditions
+from journal.image.operation_window import OperationWindow
+from journal.owner import content, replica_progress
+from journal.owner.acknowledgement import Acknowledgement
+from journal.owner.housekeeping import Housekeeping
+from journal.owner.journal import Journal
+from journal.owner.replica import Replica
+from journal.owner.replica_progress import ReplicaProgress, Standing
+from journal.records.timekeeping import Timekeeper
+from journal.takeover import driver as opening
+from journal.takeover import membership_change, takeover
+from journal.takeover.driver import _Driver
+from journal.takeover.messages import Fence, Granted
+from journal.takeover.takeover import Takeover
 from sos_client.append_stream import AppendStream
-from sos_server.appender import Appender
-from sos_server.namespace import Namespace
+from sos_server.store.appender import Appender
+from sos_server.store.namespace import Namespace
 from tests.simulation.planting import PlantedBug, forgets_to_sync, replaced, together, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from journal.copies import Copy
-    from journal.image import Image
-    from journal.membership import Configuration, Member
-    from journal.recovery import SegmentFacts
+    from journal.copies.copies import Copy
+    from journal.image.image import Image
+    from journal.records.chain_rules import SegmentFacts
+    from journal.records.membership import Configuration, Member
     from journal.volume import OperationId
     from sos_client.client import SosClient
     from tests.simulation.planting import Plant, Right

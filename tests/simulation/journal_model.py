@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.change import Commit, Delete, Put, Rename, decode_change
 from journal.errors import JournalCode
-from journal.image import Image
-from journal.record import Kind
-from journal.segment import decode_segment_header
+from journal.image.image import Image
+from journal.records.change import Commit, Delete, Put, Rename, decode_change
+from journal.records.record import Kind
+from journal.records.segment import decode_segment_header
 from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
-    from journal.record import Record
+    from journal.records.record import Record
     from tests.simulation.world import World
 
 OperationKey = tuple[bytes, int]

@@ -1,6 +1,6 @@
 """What operators do to a volume while it works: change its members one after the other, repair copies, claim and go.
 
-They use what the command uses (journal/membership_change.py, repairing.py). Whatever they are told is fine, and they
+They use what the command uses (membership_change.py, repairing.py). Whatever they are told is fine, and they
 may die in the middle; what they have done is judged in the end, with all the rest.
 """
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from journal.copies.repairing import carry_out, plan_repairs
+from journal.copies.verification import verify_copy
+from journal.copies.volume_reader import open_reader
 from journal.errors import JournalError
-from journal.membership_change import Wish, change_members
-from journal.reading import open_reader
-from journal.repairing import carry_out, plan_repairs
-from journal.verification import verify_copy
+from journal.takeover.membership_change import Wish, change_members
 from sos_client.client import open_client
 from sos_client.wire.errors import SosError
 from tests.simulation.journal_archive import open_copies
 from tests.simulation.journal_process import DEADLINES, VOLUME, address_of, surroundings
 
 if TYPE_CHECKING:
-    from journal.membership import Configuration, Membership
+    from journal.records.membership import Configuration, Membership
     from tests.simulation.journal_stage import JournalStage
 
 OPERATOR = "operator"

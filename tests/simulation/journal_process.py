@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from journal.gateway.client.sign_of_life import is_alive
 from journal.gateway.conversation import Surroundings as GatewaySurroundings
 from journal.gateway.gateway import Gateway
-from journal.gateway.keeper import VolumeKeeper, VolumeKeepers
 from journal.gateway.metrics import GatewayMetrics
-from journal.gateway.owner_board import ServerBoard
-from journal.gateway.sign_of_life import is_alive
-from journal.journal import open_journal
-from journal.settings import JournalSettings, Surroundings
+from journal.owner.journal import open_journal
+from journal.records.settings import JournalSettings, Surroundings
+from journal.service.keeper import VolumeKeeper, VolumeKeepers
+from journal.takeover.owner_board import ServerBoard
 from sos_client.attempts import Deadlines
 from sos_client.serving.access import Access
 from sos_client.serving.event_log import EventLog
@@ -25,7 +25,7 @@ from sos_client.serving.event_log import EventLog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from journal.journal import Journal
+    from journal.owner.journal import Journal
     from tests.fakes.simulated_connection import SimulatedStream
     from tests.fakes.simulated_disk import SimulatedDisk
     from tests.simulation.process import SimulatedHost

@@ -11,8 +11,8 @@ from typing import Final
 
 import trio
 
-from journal import operation_window
-from journal.birth import create_volume
+from journal.image import operation_window
+from journal.takeover.volume_creation import create_volume
 from tests.fakes.simulated_disk import DiskFaults
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.journal_actors import Driver, Onlooker

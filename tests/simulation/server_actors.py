@@ -24,7 +24,7 @@ from sos_client.wire.errors import (
     ProtocolError,
     RefusedError,
 )
-from sos_server.rows import Claimed, ObjectDeleted, Row
+from sos_server.storage.rows import Claimed, ObjectDeleted, Row
 from tests.sos_server.forging import forged_batch, sprayed
 
 if TYPE_CHECKING:

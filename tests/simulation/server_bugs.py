@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from sos_client.append_stream import AppendStream
-from sos_client.serving.poller import Poller
+from sos_client.net.poller import Poller
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ErrorCode, RefusedError
-from sos_server import log_format, recovery, starting
-from sos_server.appender import Appender
-from sos_server.appending import AppendMode
-from sos_server.catalog import Catalog
-from sos_server.commit_log import CommitLog, refusal_for
-from sos_server.contents import Contents
-from sos_server.copying import Copier
-from sos_server.namespace import Namespace
-from sos_server.object_store import ObjectStore
-from sos_server.outgoing import Outgoing
-from sos_server.rows import Claimed, ObjectDeleted, ObjectSealed
+from sos_server.service.appending import AppendMode
+from sos_server.service.outgoing import Outgoing
+from sos_server.storage import log_format, recovery
+from sos_server.storage.contents import Contents
+from sos_server.storage.rows import Claimed, ObjectDeleted, ObjectSealed
+from sos_server.store import starting
+from sos_server.store.appender import Appender
+from sos_server.store.catalog import Catalog
+from sos_server.store.commit_log import CommitLog, refusal_for
+from sos_server.store.copying import Copier
+from sos_server.store.namespace import Namespace
+from sos_server.store.object_store import ObjectStore
 from tests.fakes.simulated_disk import SimulatedFile
 from tests.simulation.planting import (
     PlantedBug,
@@ -34,9 +35,9 @@ from tests.simulation.planting import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sos_server.contents import Claim
-    from sos_server.log_files import LogFile
-    from sos_server.rows import Row
+    from sos_server.storage.contents import Claim
+    from sos_server.storage.rows import Row
+    from sos_server.store.log_files import LogFile
     from tests.simulation.planting import Plant, Right
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from sos_client.net.plain_stream import PlainStream
 from sos_client.serving.event_log import EventLog
-from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire.errors import DamagedError
-from sos_server.log_files import FILE_RESERVE_BYTES
-from sos_server.object_store import ObjectStore
-from sos_server.service import Service
-from sos_server.store_settings import StoreSettings
+from sos_server.service.service import Service
+from sos_server.store.log_files import FILE_RESERVE_BYTES
+from sos_server.store.object_store import ObjectStore
+from sos_server.store.settings import StoreSettings
 
 if TYPE_CHECKING:
     from tests.fakes.simulated_connection import SimulatedStream

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sos_server.log_format import BLOCK_BYTES, LogScan, decode_log_header, scan_log
+from sos_server.storage.log_format import BLOCK_BYTES, LogScan, decode_log_header, scan_log
 
 if TYPE_CHECKING:
     import random

@@ -10,15 +10,15 @@ from functools import partial
 import pytest
 import trio
 
-from journal.copies import MemberCopy
+from journal.copies.copies import MemberCopy
 from journal.errors import UnavailableError
-from journal.journal import open_journal
-from journal.membership_change import Wish, change_members
-from journal.settings import JournalSettings
+from journal.owner.journal import open_journal
+from journal.records.settings import JournalSettings
+from journal.takeover.membership_change import Wish, change_members
 from sos_client.client import SosClient, open_client
 from sos_client.link import Link
 from sos_client.wire.errors import MisuseError
-from sos_server.object_store import ObjectStore
+from sos_server.store.object_store import ObjectStore
 from tests.fakes.cut_stream import CutStream
 from tests.fakes.simulated_disk import SimulatedDisk
 from tests.fakes.simulated_drive import SimulatedDrive, Survival

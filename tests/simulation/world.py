@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from sos_client.serving.plain_stream import PlainStream
+from sos_client.net.plain_stream import PlainStream
 from tests.fakes.simulated_network import NetworkFaults, SimulatedNetwork
 from tests.fakes.simulated_sockets import plain_stream
 from tests.simulation.determinism import WALL_CLOCK_START

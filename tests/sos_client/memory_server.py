@@ -14,13 +14,13 @@ import trio.testing
 from sos_client.attempts import Deadlines
 from sos_client.client import SosClient, open_client
 from sos_client.serving.event_log import EventLog
-from sos_server.service import Service
+from sos_server.service.service import Service
 from tests.fakes.memory_store import MemoryNamespace, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sos_server.object_store import ObjectStore
+    from sos_server.store.object_store import ObjectStore
 
 DEADLINES = Deadlines(connect_seconds=5, answer_seconds=10, retry_seconds=30)
 

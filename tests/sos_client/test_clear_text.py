@@ -10,8 +10,8 @@ import trio
 from click.testing import CliRunner
 
 from journal.cli import command
-from journal.gateway.client import open_volume
-from journal.gateway.service_pool import Addresses
+from journal.gateway.client.client import open_volume
+from journal.gateway.client.service_pool import Addresses
 from sos_client.clear_text import check_token_stays, leaves_this_host
 from sos_client.cli import main
 from sos_client.client import open_client

@@ -16,7 +16,7 @@ from sos_client.wire.errors import (
     RefusedError,
     SosError,
 )
-from sos_server.contents import Claim
+from sos_server.storage.contents import Claim
 from tests.sos_client.memory_server import MemoryServer, memory_server, started
 
 if TYPE_CHECKING:

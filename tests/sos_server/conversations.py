@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 import trio
 import trio.testing
 
+from sos_client.net.plain_stream import PlainStream
 from sos_client.serving.containment import concerns_all
 from sos_client.serving.event_log import EventLog
-from sos_client.serving.plain_stream import PlainStream
-from sos_server.service import Service
+from sos_server.service.service import Service
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.scripted_client import ScriptedClient
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sos_client.serving.access import Access
     from sos_server.config import LimitsSection
-    from sos_server.object_store import ObjectStore
+    from sos_server.store.object_store import ObjectStore
 
 NOW = 1_900_000_000.0
 

@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from sos_client.wire.checksum import crc32c
-from sos_server.rows import Row, encode_row
+from sos_server.storage.rows import Row, encode_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from journal.disk import open_disk
+from journal.disk.disk import open_disk
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, RefusedError
-from sos_server.object_store import ObjectStore
+from sos_server.store.object_store import ObjectStore
 from tests.sos_server.store_world import SMALL
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sos_client.wire.messages import ObjectInfo
-    from sos_server.namespace import Appender, Claim, Namespace
+    from sos_server.store.namespace import Appender, Claim, Namespace
 
 NO_IDLE_COPY = dataclasses.replace(SMALL, idle_copy_seconds=3600.0)
 ONE, TWO = b"1" * 16, b"2" * 16

@@ -11,9 +11,9 @@ import trio
 
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, RefusedError
-from sos_server.namespace import Appender, Claim, Namespace
-from sos_server.object_store import ObjectStore
-from sos_server.store_settings import StoreSettings
+from sos_server.store.namespace import Appender, Claim, Namespace
+from sos_server.store.object_store import ObjectStore
+from sos_server.store.settings import StoreSettings
 from tests.fakes.simulated_disk import DiskFaults, ProcessDied, SimulatedDisk
 from tests.fakes.simulated_drive import SimulatedDrive
 

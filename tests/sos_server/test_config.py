@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sos_client.serving.settings import SettingsError
+from sos_client.settings import SettingsError
 from sos_server.config import SECTIONS, Flags, load_settings
 
 EVERYTHING = """

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from journal.gateway.decoding import decode_request
-from journal.gateway.limits import FRAME_BYTES_MAX
-from journal.gateway.messages import MessageType
+from journal.gateway.wire.decoding import decode_request
+from journal.gateway.wire.limits import FRAME_BYTES_MAX
+from journal.gateway.wire.messages import MessageType
 from sos_client.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ import trustme
 
 from journal.cli.exit_codes import ExitCode
 from journal.errors import JournalCode, JournalError
-from journal.gateway.client import ClientSettings, open_volume
+from journal.gateway.client.client import ClientSettings, open_volume
 from sos_client.client import open_client
+from sos_client.net.addresses import parse_address
 from sos_client.serving.access import Access, Right, append_token, new_token
-from sos_client.serving.addresses import parse_address
 from sos_client.wire.errors import RefusedError
 from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
 from spark_integration.pipelines.service_process import ServiceProcess

@@ -11,7 +11,7 @@ import pytest
 import trio
 from pyspark.sql import SparkSession
 
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from spark_integration.datasource import JournalReader, _Question, register
 from spark_integration.pipelines.service_process import RealService, real_service
 

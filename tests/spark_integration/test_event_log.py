@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from spark_integration.pipelines.driver_process import DriverProcess, wait_batches
 from spark_integration.pipelines.records import write_file
 from spark_integration.pipelines.service_process import real_service

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from spark_integration.pipelines.batch_folder import conflicts, stored_batches
 from spark_integration.pipelines.driver_process import DriverProcess, wait_batches
 from spark_integration.pipelines.queries import TOTALS

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from spark_integration.pipelines.batch_folder import conflicts, stored_batches
 from spark_integration.pipelines.driver_process import QUICK_START
 from spark_integration.pipelines.queries import EVERYWHERE, ON_ROCKSDB

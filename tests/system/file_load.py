@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from journal.gateway.client import RemoteVolume
+    from journal.gateway.client.client import RemoteVolume
     from journal.volume import Volume
 
 

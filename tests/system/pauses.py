@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from tests.system.service_process import VOLUME, Cluster, ServiceProcess, children_of, running_cluster
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from journal.birth import create_volume
+from journal.takeover.volume_creation import create_volume
 from tests.system.ports import free_port
 from tests.system.server_process import ServerProcess, rss_bytes
 

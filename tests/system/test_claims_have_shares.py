@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from journal.errors import JournalCode, JournalError
-from journal.gateway.client import open_volume
-from journal.path_claims import CLAIMS_MAX
+from journal.gateway.client.client import open_volume
+from journal.image.path_claims import CLAIMS_MAX
 from journal.volume import PathClaim
 from sos_client.serving.access import Right, append_token, new_token
 from tests.system.service_process import VOLUME, running_cluster

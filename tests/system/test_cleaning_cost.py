@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.birth import create_volume
-from journal.journal import open_journal
-from journal.settings import JournalSettings
+from journal.owner.journal import open_journal
+from journal.records.settings import JournalSettings
+from journal.takeover.volume_creation import create_volume
 from tests.system.server_process import ServerProcess
 
 if TYPE_CHECKING:
-    from journal.journal import Journal
+    from journal.owner.journal import Journal
 
 PARTITIONS = 8
 KEPT = 100  # batches, as Spark does

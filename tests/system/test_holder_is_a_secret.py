@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from journal.birth import create_volume
-from journal.journal import open_journal
-from journal.settings import Surroundings
+from journal.owner.journal import open_journal
+from journal.records.settings import Surroundings
+from journal.takeover.volume_creation import create_volume
 from sos_client.serving.access import Right, append_token, new_token
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ErrorCode

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.birth import create_volume
-from journal.index_snapshot import parse_snapshot_name
-from journal.journal import open_journal
-from journal.settings import JournalSettings, Surroundings
+from journal.image.index_snapshot import parse_snapshot_name
+from journal.owner.journal import open_journal
+from journal.records.settings import JournalSettings, Surroundings
+from journal.takeover.volume_creation import create_volume
 from sos_client.client import open_client
 from tests.system.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from journal.journal import Journal
+    from journal.owner.journal import Journal
 
 FILES = 50_000
 FILE_BYTES = (1 << 30) // FILES

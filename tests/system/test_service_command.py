@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from sos_client.serving.access import Right, append_token, new_token
 from tests.system.ports import free_port
 from tests.system.server_process import serving

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import trio
 
-from journal.birth import create_volume
 from journal.errors import UnavailableError
-from journal.gateway.client import ClientSettings, open_volume
+from journal.gateway.client.client import ClientSettings, open_volume
+from journal.takeover.volume_creation import create_volume
 from tests.system.server_process import ServerProcess
 from tests.system.service_process import VOLUME, ServiceProcess
 from tests.system.test_server_disk_full import small_disk
@@ -22,7 +22,7 @@ from tests.system.test_server_disk_full import small_disk
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from journal.gateway.client import RemoteVolume
+    from journal.gateway.client.client import RemoteVolume
 
 CONTENT: Final = bytes(range(256)) * 1024
 IMPATIENT: Final = ClientSettings(seconds=6)

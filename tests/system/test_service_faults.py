@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from journal.errors import JournalCode, JournalError
-from journal.gateway.client import ClientSettings, open_volume
+from journal.gateway.client.client import ClientSettings, open_volume
 from tests.system.service_process import VOLUME, Cluster, running_cluster
 from tests.system.test_service_kills import load, progress
 

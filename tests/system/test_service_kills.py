@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.gateway.client import RemoteVolume, open_volume
+from journal.gateway.client.client import RemoteVolume, open_volume
 from tests.system.file_load import FileWriter, check_races
 from tests.system.service_process import VOLUME, Cluster, running_cluster
 

@@ -12,12 +12,12 @@ import pytest
 import trio
 
 from journal.errors import JournalCode, JournalError
-from journal.gateway import messages as m
-from journal.gateway.client import open_volume
-from journal.gateway.decoding import decode_answer
-from journal.gateway.encoding import encode
-from journal.gateway.limits import FRAME_BYTES_MAX
-from journal.operation_window import KEPT_BYTES_MAX
+from journal.gateway.client.client import open_volume
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.decoding import decode_answer
+from journal.gateway.wire.encoding import encode
+from journal.gateway.wire.limits import FRAME_BYTES_MAX
+from journal.image.operation_window import KEPT_BYTES_MAX
 from journal.volume import OperationId, PathClaim
 from sos_client.serving.access import Right, append_token, new_token
 from sos_client.wire.frames import FrameSplitter, frame_header

@@ -14,7 +14,7 @@ import trio
 from click.testing import CliRunner
 
 from journal.cli import command
-from journal.gateway.client import RemoteVolume, open_volume
+from journal.gateway.client.client import RemoteVolume, open_volume
 from tests.system.file_load import tree_of
 from tests.system.service_process import VOLUME, Cluster, running_cluster
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 from click.testing import CliRunner, Result
 
-from journal.change import Put
 from journal.cli import command, main
-from journal.image import Image
-from journal.index_snapshot import encode_snapshot, name_of_snapshot
-from journal.record import Epoch
-from journal.segment import SegmentReader
+from journal.image.image import Image
+from journal.image.index_snapshot import encode_snapshot, name_of_snapshot
+from journal.records.change import Put
+from journal.records.record import Epoch
+from journal.records.segment import SegmentReader
 from tests.journal.checkpoints import Kind, checkpoint
 from tests.journal.histories import History
 

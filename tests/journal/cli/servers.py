@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from journal.membership import Configuration, Member, Membership
+from journal.records.membership import Configuration, Member, Membership
 from sos_client.client import open_client
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal.backup_mark import MARK_NAME
+from journal.copies.backup_mark import MARK_NAME
 from tests.journal.cli.conftest import Cli, VolumeOnDisk, write_query
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import trio
 from click.testing import CliRunner
 
 from journal.cli import command
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from journal.volume import PathClaim
 from tests.journal.cli.servers import memory_service
 

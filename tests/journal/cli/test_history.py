@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal.change import Delete
+from journal.records.change import Delete
 from tests.journal.cli.conftest import Cli, RunMain, VolumeOnDisk, write_query
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from journal.cli.exit_codes import ExitCode
-from journal.gateway.client import open_volume
+from journal.gateway.client.client import open_volume
 from tests.journal.cli.conftest import Cli, RunMain
 from tests.journal.cli.servers import process
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from journal.change import Put
-from journal.membership import Configuration, Membership
+from journal.records.change import Put
+from journal.records.membership import Configuration, Membership
 from tests.journal.cli.conftest import Cli, RunMain, VolumeOnDisk, write_query
 from tests.journal.cli.servers import Servers, sos_servers
 

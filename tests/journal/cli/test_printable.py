@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal.change import Claim, Mark
+from journal.records.change import Claim, Mark
 from tests.journal.cli.conftest import Cli, RunMain, VolumeOnDisk, write_query
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import trio
 import trio.testing
 
 from journal.errors import JournalCode, journal_error
-from journal.gateway import limits
-from journal.gateway import messages as m
 from journal.gateway.conversation import Surroundings
-from journal.gateway.decoding import decode_answer
-from journal.gateway.encoding import encode
 from journal.gateway.gateway import Gateway
 from journal.gateway.metrics import GatewayMetrics
+from journal.gateway.wire import limits
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.decoding import decode_answer
+from journal.gateway.wire.encoding import encode
 from journal.volume import OperationId, PathClaim
 from sos_client.serving.access import Access
 from sos_client.serving.event_log import EventLog

@@ -12,12 +12,12 @@ import trio
 import trio.testing
 import trustme
 
-from journal.gateway import limits
-from journal.gateway import messages as m
-from journal.gateway.client import open_volume
-from journal.gateway.decoding import decode_answer
-from journal.gateway.encoding import encode
-from sos_client.serving.addresses import Address
+from journal.gateway.client.client import open_volume
+from journal.gateway.wire import limits
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.decoding import decode_answer
+from journal.gateway.wire.encoding import encode
+from sos_client.net.addresses import Address
 from sos_client.serving.event_log import EventLog
 from sos_client.serving.listener import Listener, ListenerLimits
 from sos_client.serving.tls import ServerTls, TlsFiles

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.gateway.client import open_volume
-from sos_client.serving.addresses import Address
+from journal.gateway.client.client import open_volume
+from sos_client.net.addresses import Address
 from tests.contracts.file_protocol_contract import FileProtocolContract
 from tests.fakes.memory_volume import MemoryVolume, MemoryVolumes
 from tests.fakes.serve_memory_volume import gateway_over, listener_at

@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from journal.errors import JournalCode
-from journal.gateway import messages as m
 from journal.gateway.held_memory import HELD_BYTES_MAX, HELD_BYTES_MIN, HeldMemory
+from journal.gateway.wire import messages as m
 from sos_client.wire.frames import frame_header
 
 if TYPE_CHECKING:

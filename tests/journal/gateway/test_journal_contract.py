@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.birth import create_volume
-from journal.gateway.client import open_volume
-from journal.journal import Journal, open_journal
-from sos_client.serving.plain_stream import PlainStream
+from journal.gateway.client.client import open_volume
+from journal.owner.journal import Journal, open_journal
+from journal.takeover.volume_creation import create_volume
+from sos_client.net.plain_stream import PlainStream
 from tests.contracts.file_protocol_contract import FileProtocolContract
 from tests.fakes.serve_memory_volume import gateway_over
 from tests.system.server_process import serving

@@ -10,13 +10,13 @@ import trio
 import trio.testing
 
 from journal.errors import JournalCode, journal_error
-from journal.gateway import limits
-from journal.gateway import messages as m
-from journal.gateway.encoding import encode
 from journal.gateway.phase import Phase
+from journal.gateway.wire import limits
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.encoding import encode
+from sos_client.net.plain_stream import PlainStream
 from sos_client.serving.access import Right, append_token, new_token
 from sos_client.serving.containment import SharedStateError
-from sos_client.serving.plain_stream import PlainStream
 from sos_client.wire.errors import MisuseError
 from tests.journal.gateway.conftest import HELLO, INSTANCE, OPEN, Peer, Room, Service
 

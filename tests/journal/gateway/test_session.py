@@ -12,11 +12,11 @@ import trio
 import trio.testing
 
 from journal.errors import JournalCode, journal_error
-from journal.gateway import limits
-from journal.gateway import messages as m
-from journal.gateway.encoding import encode
-from journal.gateway.exposition import GatewayCollector
 from journal.gateway.requests import RIGHTS
+from journal.gateway.wire import limits
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.encoding import encode
+from journal.service.exposition import GatewayCollector
 from journal.volume import PathClaim
 from sos_client.serving.access import Right, append_token, new_token
 from sos_client.wire.frames import frame_header

@@ -7,12 +7,12 @@ import trio
 import trio.testing
 
 from journal.errors import JournalCode
-from journal.gateway import limits
-from journal.gateway import messages as m
-from journal.gateway.encoding import encode
 from journal.gateway.gateway import STOP_SECONDS
-from journal.gateway.limits import WAITING_SECONDS
 from journal.gateway.watch import SWEEP_SECONDS
+from journal.gateway.wire import limits
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.encoding import encode
+from journal.gateway.wire.limits import WAITING_SECONDS
 from tests.journal.gateway.conftest import HELLO, Peer, Service
 
 Clock = trio.testing.MockClock
@@ -99,7 +99,7 @@ async def test_long_work_is_announced_until_its_answer(watched: Service, autojum
 
 async def test_a_peer_that_does_not_read_is_let_go(watched: Service, autojump_clock: Clock) -> None:
     """Its answers fill its buffers; the connection ends, and nobody else notices."""
-    from sos_client.serving.plain_stream import PlainStream
+    from sos_client.net.plain_stream import PlainStream
 
     del PlainStream
     here, there = trio.testing.lockstep_stream_pair()

@@ -1,6 +1,6 @@
 package io.sos.spark.gateway;
 
-/** The file protocol's limits, as journal/gateway/limits.py has them. */
+/** The file protocol's limits, as journal/gateway/wire/limits.py has them. */
 final class Limits {
     static final int VERSION = 1;
     /** The memory that the other side can make this one take for a frame. */

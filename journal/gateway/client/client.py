@@ -1,0 +1,324 @@
+"""A volume behind a journal service, in Python: the same interface as the journal itself, over the file protocol.
+
+Requests are sent again, with the same operation id, over lost connections and to other services, until a deadline. Then
+the error says whether the change may have been made (OUTCOME_UNKNOWN) or was not (UNAVAILABLE).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+
+from journal.errors import JournalCode, JournalError, refused
+from journal.gateway.client.operation_ids import OperationIds
+from journal.gateway.client.remote_write import RemoteWrite
+from journal.gateway.client.retry_state import Persistence
+from journal.gateway.client.service_link import expected
+from journal.gateway.client.service_pool import Addresses, ServicePool, hello
+from journal.gateway.wire import limits
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.answer_checks import check_epoch
+from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, ClaimPage, FileStatus, OperationId, Page, PathClaim
+from sos_client.clear_text import check_token_stays
+from sos_client.net.dialing import Dial, tcp_dial
+from sos_client.retry import RetryPolicy
+from sos_client.wire.errors import ConnectionLostError, MisuseError, ProtocolError, SosError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+    from journal.gateway.client.service_link import ServiceLink
+    from journal.volume import Buffer, MarkValue, VolumeDescription
+
+READ_BYTES: Final = 4 * limits.PIECE_BYTES_MAX
+"""What one READ of a larger file asks for: kept in memory, so that no connection waits for who consumes it."""
+
+PAUSE_SECONDS_MAX: Final = 0.5
+"""Between attempts: a service that was started again is found soon, and few clients ask one that is not there."""
+
+A = TypeVar("A", bound=m.Answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """`seconds`: how long one operation may take in all, retries included. `chance`: for runs that are repeatable.
+
+    `wall_clock`: seconds since 1970, which bound the epochs that are believed.
+    `on_trouble` is told what went wrong each time that an operation is about to be tried again.
+    """
+
+    seconds: float = limits.CLIENT_SECONDS
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(pause_seconds_max=PAUSE_SECONDS_MAX))
+    chance: random.Random = field(default_factory=random.SystemRandom)
+    wall_clock: Callable[[], float] = time.time
+    on_trouble: Callable[[SosError], None] | None = None
+
+
+@asynccontextmanager
+async def open_volume(
+    addresses: Sequence[str],
+    volume: str,
+    *,
+    token: bytes | None = None,
+    tls: ssl.SSLContext | None = None,
+    insecure: bool = False,
+    client_name: str = "python",
+    dial: Dial | None = None,
+    settings: ClientSettings | None = None,
+) -> AsyncIterator[RemoteVolume]:
+    """The volume as one of these services has it. Connects when it must; closes its connections at the end.
+
+    Without TLS a token goes to this host only (MisuseError), unless `insecure`; a service that names an owner elsewhere
+    is not followed then. `dial` replaces TCP and TLS.
+    """
+    if not addresses:
+        raise MisuseError("give the address of at least one service")
+    encrypted = insecure or tls is not None or dial is not None
+    check_token_stays(addresses, token=token, encrypted=encrypted)
+    settings = settings or ClientSettings()
+    pool = ServicePool(
+        addresses=Addresses(configured=tuple(addresses), only_this_host=token is not None and not encrypted),
+        volume=volume,
+        dial=dial or tcp_dial(tls),
+        hello=hello(token, client_name, settings.chance.randbytes(limits.INSTANCE_BYTES)),
+    )
+    try:
+        yield RemoteVolume(pool, settings=settings)
+    finally:
+        await pool.aclose()
+
+
+class RemoteVolume:
+    """Implements journal.volume.Volume; many tasks may use it at once. Errors are JournalError, as the volume's own."""
+
+    def __init__(self, pool: ServicePool, *, settings: ClientSettings) -> None:
+        self.name = pool.volume
+        self.epoch = 0  # the highest seen
+        self.operations = OperationIds(settings.chance)
+        self._pool = pool
+        self._settings = settings
+
+    def new_operation(self) -> OperationId:
+        """An id for the next change. Use it again only to repeat exactly that change."""
+        return self.operations.lend()
+
+    async def put(
+        self,
+        path: str,
+        payload: Buffer,
+        *,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> FileStatus:
+        if len(payload) > PUT_BYTES_MAX:
+            raise refused(JournalCode.TOO_LARGE, f"{path}: {len(payload)} bytes are too many for one put: stream them")
+
+        def request() -> m.Request:
+            stamp = self._stamp(operation, claim)
+            return m.Put(path=path, overwrite=overwrite, stamp=stamp, payload=payload, modified_ms=modified_ms)
+
+        return (await self._change(operation, request, m.Status)).status
+
+    async def append(
+        self,
+        path: str,
+        data: Buffer,
+        *,
+        size: int,
+        modified_ms: int,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+    ) -> FileStatus:
+        if len(data) > PUT_BYTES_MAX:
+            raise refused(JournalCode.TOO_LARGE, f"{path}: {len(data)} bytes are too many for one append")
+
+        def request() -> m.Request:
+            stamp = self._stamp(operation, claim)
+            return m.Append(path=path, size=size, modified_ms=modified_ms, stamp=stamp, payload=data)
+
+        return (await self._change(operation, request, m.Status)).status
+
+    async def open_write(
+        self,
+        path: str,
+        *,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> RemoteWrite:
+        """Nothing is sent before there is more than fits a PUT."""
+
+        def opening() -> m.WriteOpen:
+            stamp = self._stamp(operation, claim)
+            return m.WriteOpen(path=path, overwrite=overwrite, stamp=stamp, modified_ms=modified_ms)
+
+        await trio.lowlevel.checkpoint()
+        return RemoteWrite(self, operation, opening)
+
+    async def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        """As the volume's, but a file that is replaced while more than READ_BYTES of it are read gives CHANGED."""
+        modified_ms: int | None = None
+        left = length
+        while left is None or left > 0:
+            asked = READ_BYTES if left is None else min(left, READ_BYTES)
+            status, pieces = await self._read_once(path, offset, asked, modified_ms)
+            modified_ms = status.modified_ms
+            for piece in pieces:
+                yield piece
+            got = sum(map(len, pieces))
+            offset += got
+            left = None if left is None else left - got
+            if offset >= status.size or not got:
+                return
+
+    async def read_file(self, path: str) -> tuple[FileStatus, bytes]:
+        """Status and content of a file in one round trip, if it has at most READ_BYTES (else TOO_LARGE)."""
+        status, pieces = await self._read_once(path, 0, READ_BYTES, None)
+        if status.size > READ_BYTES:
+            raise refused(JournalCode.TOO_LARGE, f"{path} has {status.size} bytes: read it in pieces")
+        return status, b"".join(pieces)
+
+    async def stat(self, path: str) -> FileStatus:
+        return (await self._ask(lambda: m.Stat(path=path, epoch_seen=self.epoch), m.Status)).status
+
+    async def list(self, path: str, *, after: str = "", limit: int = PAGE_ENTRIES_MAX) -> Page:
+        def request() -> m.Request:
+            return m.List(path=path, after=after, limit=limit, epoch_seen=self.epoch)
+
+        answer = await self._ask(request, m.PageAnswer)
+        return Page(entries=answer.entries, more=answer.more)
+
+    async def mkdirs(self, path: str, *, operation: OperationId, claim: PathClaim | None = None) -> None:
+        await self._change(operation, lambda: m.Mkdirs(path=path, stamp=self._stamp(operation, claim)), m.Done)
+
+    async def delete(
+        self, path: str, *, recursive: bool, operation: OperationId, claim: PathClaim | None = None
+    ) -> bool:
+        def request() -> m.Request:
+            return m.Delete(path=path, recursive=recursive, stamp=self._stamp(operation, claim))
+
+        return (await self._change(operation, request, m.Done)).applied
+
+    async def rename(
+        self, source: str, target: str, *, overwrite: bool, operation: OperationId, claim: PathClaim | None = None
+    ) -> None:
+        def request() -> m.Request:
+            return m.Rename(source=source, target=target, overwrite=overwrite, stamp=self._stamp(operation, claim))
+
+        await self._change(operation, request, m.Done)
+
+    async def claim(self, path: str, claim: PathClaim, *, operation: OperationId) -> None:
+        await self._change(operation, lambda: m.Claim(path=path, stamp=self._stamp(operation, claim)), m.Done)
+
+    async def pin(self, name: str, *, lsn: int, seconds: int, operation: OperationId) -> None:
+        def request() -> m.Request:
+            return m.Pin(name=name, lsn=lsn, seconds=seconds, stamp=self._stamp(operation, None))
+
+        await self._change(operation, request, m.Done)
+
+    async def claims(self, *, after: str | None = None, limit: int = PAGE_ENTRIES_MAX) -> ClaimPage:
+        answer = await self._ask(lambda: m.Claims(after=after, limit=limit, epoch_seen=self.epoch), m.ClaimPageAnswer)
+        return ClaimPage(claims=answer.claims, more=answer.more)
+
+    async def release(self, path: str, claim: PathClaim, *, operation: OperationId) -> bool:
+        done = await self._change(operation, lambda: m.Release(path=path, stamp=self._stamp(operation, claim)), m.Done)
+        return done.applied
+
+    async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId) -> None:
+        pairs = tuple(values.items())
+        await self._change(operation, lambda: m.Mark(values=pairs, stamp=self._stamp(operation, None)), m.Done)
+
+    async def describe(self) -> VolumeDescription:
+        answer = await self._ask(lambda: m.Describe(epoch_seen=self.epoch), m.DescriptionAnswer)
+        return answer.description
+
+    async def ping(self) -> int:
+        """The service's time in ms."""
+        return (await self._ask(lambda: m.Ping(number=1), m.Pong)).time_ms
+
+    # ── asking until there is an answer ───────────────────────────────────────────────────────────────────────────
+
+    async def persist_change(self, attempt: Callable[[ServiceLink], Awaitable[A]], operation: OperationId) -> A:
+        """The answer of the first attempt that gets one. `attempt` may be run many times and must send the same."""
+        with self.operations.until_answered(operation):
+            return await self._persist(attempt, changes=True)
+
+    async def _persist(self, attempt: Callable[[ServiceLink], Awaitable[A]], *, changes: bool) -> A:
+        persistence = Persistence(self._pool.addresses, self._settings.retry, changes=changes)
+        with trio.move_on_after(self._settings.seconds):
+            while True:
+                persistence.begin()
+                try:
+                    async with self._pool.link(self.epoch) as link:
+                        persistence.asking(link.address)
+                        return await self._believed(attempt, link)
+                except SosError as error:
+                    pause_seconds = persistence.after(error, self._settings.chance.random())
+                    if self._settings.on_trouble is not None:
+                        self._settings.on_trouble(error)
+                await trio.sleep(pause_seconds)
+        raise persistence.out_of_time(self._settings.seconds)
+
+    def one_link(self) -> AbstractAsyncContextManager[ServiceLink]:
+        """A connection to the service that answered last, for as long as a request of many frames takes."""
+        return self._pool.link(self.epoch)
+
+    async def _ask(self, request: Callable[[], m.Request], kind: type[A]) -> A:
+        async def attempt(link: ServiceLink) -> A:
+            return expected(await link.ask(request()), kind)
+
+        return await self._persist(attempt, changes=False)
+
+    async def _change(self, operation: OperationId, request: Callable[[], m.Request], kind: type[A]) -> A:
+        async def attempt(link: ServiceLink) -> A:
+            return expected(await link.ask(request()), kind)
+
+        return await self.persist_change(attempt, operation)
+
+    async def _read_once(
+        self, path: str, offset: int, length: int, modified_ms: int | None
+    ) -> tuple[FileStatus, Sequence[bytes]]:
+        pieces: Sequence[bytes] = ()
+
+        async def attempt(link: ServiceLink) -> m.Status:
+            nonlocal pieces
+            request = m.Read(path=path, offset=offset, length=length, modified_ms=modified_ms, epoch_seen=self.epoch)
+            status, pieces = await link.ask_read(request)
+            return status
+
+        return (await self._persist(attempt, changes=False)).status, pieces
+
+    def _stamp(self, operation: OperationId, claim: PathClaim | None) -> m.Stamp:
+        return m.Stamp(operation=operation, claim=claim, epoch_seen=self.epoch)
+
+    async def _believed(self, attempt: Callable[[ServiceLink], Awaitable[A]], link: ServiceLink) -> A:
+        """The answer or the refusal, unless a newer owner was heard of: then nobody knows whether it counts."""
+        try:
+            answer = await attempt(link)
+        except JournalError:
+            self._check_epoch(link)
+            raise
+        self._check_epoch(link)
+        self.epoch = max(self.epoch, link.epoch)
+        return answer
+
+    def _check_epoch(self, link: ServiceLink) -> None:
+        try:
+            check_epoch(link.epoch, self._settings.wall_clock())
+        except ProtocolError:
+            link.usable = False
+            raise
+        if 0 < link.epoch < self.epoch:
+            link.usable = False
+            raise ConnectionLostError(
+                f"{link.address} answered for epoch {link.epoch}, but epoch {self.epoch} has been seen: not the owner"
+            )

@@ -1,0 +1,95 @@
+"""What a client does after each failure: give up, ask again, or ask elsewhere; and what it may say at its deadline.
+
+Pure but for the addresses that it turns. The rules are the column "again" of PROTOCOL.md's table of errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from journal.errors import ConversationError, JournalCode, JournalError, UnavailableError
+from sos_client.wire.errors import MisuseError, SosError
+
+if TYPE_CHECKING:
+    from journal.gateway.client.service_pool import Addresses
+    from sos_client.retry import RetryPolicy
+
+AGAIN: Final = frozenset(
+    {
+        JournalCode.OUTCOME_UNKNOWN,
+        JournalCode.UNAVAILABLE,
+        JournalCode.SHUTTING_DOWN,
+        JournalCode.LOCKED,
+        JournalCode.LIMIT,
+        JournalCode.TOO_SLOW,
+    }
+)
+
+
+class Persistence:
+    """The failures of one operation so far. `changes`: it is not a read, so what became of it matters."""
+
+    def __init__(self, addresses: Addresses, policy: RetryPolicy, *, changes: bool) -> None:
+        self._addresses = addresses
+        self._policy = policy
+        self._changes = changes
+        self._failures = 0
+        self._strangers = 0  # services in a row that do not know the volume
+        self._last: SosError | None = None
+        self._address = addresses.current
+        self._unanswered = False  # something went out and its answer has not come
+        self._maybe_done = False
+
+    def begin(self) -> None:
+        """A new attempt."""
+        self._address = self._addresses.current
+
+    def asking(self, address: str) -> None:
+        """From here on the service may do what is asked."""
+        self._address = address
+        self._unanswered = True
+
+    def after(self, error: SosError, chance: float) -> float:
+        """How many seconds to pause before the next attempt; raises the error if there should be none."""
+        self._last = error
+        self._failures += 1
+        if isinstance(error, MisuseError):
+            raise error
+        if isinstance(error, JournalError):
+            self._after_refusal(error)
+        else:
+            self._maybe_done |= self._unanswered
+            self._addresses.turn_from(self._address)
+        self._unanswered = False
+        return self._policy.pause_seconds(self._failures, chance)
+
+    def out_of_time(self, seconds: float) -> JournalError:
+        """The error for the deadline: it tells "maybe" from "no"."""
+        why = f"the last trouble was: {self._last}" if self._last else f"{self._address} has not answered"
+        if self._changes and (self._maybe_done or self._unanswered):
+            return UnavailableError(
+                JournalCode.OUTCOME_UNKNOWN,
+                f"no answer within {seconds:g} s: the change may have been made or not; {why}",
+            )
+        return UnavailableError(JournalCode.UNAVAILABLE, f"no answer within {seconds:g} s; {why}")
+
+    def _after_refusal(self, error: JournalError) -> None:
+        if error.code is JournalCode.VOLUME_NOT_FOUND:
+            self._strangers += 1
+            if self._strangers >= len(self._addresses.configured):
+                raise error
+            self._addresses.turn_from(self._address)
+            return
+        self._strangers = 0
+        if error.code is JournalCode.NOT_OWNER:
+            hint = error.fields.get("address")
+            self._addresses.turn_from(self._address, hint if isinstance(hint, str) else None)
+        elif error.code in AGAIN:
+            self._maybe_done |= error.code is JournalCode.OUTCOME_UNKNOWN
+            self._addresses.turn_from(self._address)
+        elif self._maybe_done and isinstance(error, ConversationError):
+            raise UnavailableError(
+                JournalCode.OUTCOME_UNKNOWN, f"the change may have been made or not, and now: {error}"
+            ) from error
+        else:
+            raise error

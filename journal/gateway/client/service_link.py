@@ -1,0 +1,174 @@
+"""One open connection to a journal service, from the client's side: a greeting, then one request at a time.
+
+It neither retries nor knows of other services. After any error but a refusal it is only good for closing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import trio
+
+from journal.errors import ConversationError, JournalCode, JournalError, journal_error
+from journal.gateway.wire import limits
+from journal.gateway.wire import messages as m
+from journal.gateway.wire.answer_checks import bytes_due, check_answer
+from journal.gateway.wire.decoding import decode_answer
+from journal.gateway.wire.encoding import encode
+from sos_client.net.dialing import translated
+from sos_client.net.plain_stream import PlainStream
+from sos_client.wire.errors import ConnectionLostError, ProtocolError
+from sos_client.wire.frames import FrameSplitter
+
+A = TypeVar("A", bound=m.Answer)
+
+CLOSE_SECONDS: Final = 1.0
+_ENDING: Final = frozenset(
+    {
+        JournalCode.VERSION,
+        JournalCode.AUTH,
+        JournalCode.PROTOCOL,
+        JournalCode.LIMIT,
+        JournalCode.TOO_SLOW,
+        JournalCode.SHUTTING_DOWN,
+    }
+)
+"""The service closes the connection after these."""
+_RESERVED: Final = frozenset({"self", "code", "message"})
+"""What an error calls its own parts; no refusal has such fields, but who knows who answers."""
+
+
+class ServiceLink:
+    """A connection to one service. `usable` between two requests, as far as this side knows."""
+
+    def __init__(self, stream: trio.abc.Stream, address: str) -> None:
+        self.address = address
+        self.usable = False
+        self.epoch = 0  # of the last answer that had one
+        self._stream = stream
+        self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
+        self._splitter = FrameSplitter(frame_bytes_max=limits.FRAME_BYTES_MAX)
+
+    async def greet(self, hello: m.Hello, opening: m.Open) -> None:
+        """Say who is there and open the volume, in one round trip."""
+        await self.send(hello, opening)
+        welcome = await self.receive()
+        if not isinstance(welcome, m.Welcome):
+            raise self._unexpected(welcome, hello)
+        check_answer(hello, welcome)
+        opened = await self.receive()
+        if not isinstance(opened, m.Opened):
+            raise self._unexpected(opened, opening)
+        check_answer(opening, opened)
+        self.usable = True
+
+    async def ask(self, request: m.Request) -> m.Answer:
+        """The answer to a request of one frame, or JournalError. ProtocolError if it cannot be the answer to that."""
+        self.usable = False
+        await self.send(request)
+        answer = await self.receive()
+        check_answer(request, answer)
+        self.usable = True
+        return answer
+
+    async def ask_read(self, request: m.Read) -> tuple[m.Status, list[bytes]]:
+        """The whole answer to a READ: keep what is asked for small."""
+        self.usable = False
+        await self.send(request)
+        status = await self.receive()
+        if not isinstance(status, m.Status):
+            raise self._unexpected(status, request)
+        end = request.offset + bytes_due(request, status.status)
+        pieces: list[bytes] = []
+        offset = request.offset
+        while isinstance(answer := await self.receive(), m.Data):
+            if answer.offset != offset:
+                raise ProtocolError(f"{self.address}: DATA at offset {answer.offset}, where {offset} follows")
+            if offset + len(answer.payload) > end:
+                raise ProtocolError(f"{self.address}: more bytes of {request.path} than were asked for")
+            pieces.append(bytes(answer.payload))
+            offset += len(pieces[-1])
+        if not isinstance(answer, m.ReadEnd) or not answer.next_offset == offset == end:
+            raise self._unexpected(answer, request)
+        self.usable = True
+        return status, pieces
+
+    async def send(self, *messages: m.Request) -> None:
+        """Frames of a request, without waiting for an answer: the link is not usable until that came."""
+        with translated(self.address), trio.fail_after(limits.CLIENT_SECONDS):
+            for message in messages:
+                await self._stream.send_all(encode(message))
+
+    async def receive(self) -> m.Answer:
+        """The next answer, however often the service says that it still works on it. A refusal is raised."""
+        while True:
+            frame = self._splitter.next_frame()
+            if frame is None:
+                await self._receive_more()
+                continue
+            answer = decode_answer(*frame)
+            self.epoch = getattr(answer, "epoch", 0) or self.epoch
+            if isinstance(answer, m.Refusal):
+                self.usable = answer.code not in _ENDING
+                raise refusal_error(answer)
+            if not isinstance(answer, m.Waiting):
+                return answer
+
+    def check_early(self) -> None:
+        """Raise the refusal of a file that is being streamed, if it has come already (over TLS it shows at the end)."""
+        if not isinstance(self._stream, PlainStream):
+            return
+        with translated(self.address):
+            view = self._stream.receive_now()
+        if view is not None:
+            self._take(bytes(view))
+            while (frame := self._splitter.next_frame()) is not None:
+                answer = decode_answer(*frame)
+                if isinstance(answer, m.Refusal):
+                    raise refusal_error(answer)
+
+    def is_stale(self) -> bool:
+        """Whether the service has closed the connection, or said something unasked, since the last answer."""
+        if not isinstance(self._stream, PlainStream):
+            return False
+        try:
+            return self._stream.receive_now() is not None
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return True
+
+    async def aclose(self) -> None:
+        """Close within a bounded time."""
+        with trio.move_on_after(CLOSE_SECONDS) as scope:
+            scope.shield = True
+            await trio.aclose_forcefully(self._stream)
+
+    async def _receive_more(self) -> None:
+        with translated(self.address), trio.fail_after(limits.SILENCE_SECONDS_MAX):
+            data = bytes(await self._receive())
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        if not data:
+            raise ConnectionLostError(f"{self.address}: the service closed the connection")
+        self._splitter.feed(data)
+
+    def _unexpected(self, answer: m.Answer, request: m.Request) -> ProtocolError:
+        return ProtocolError(f"{self.address} answered {type(answer).__name__} to {type(request).__name__}")
+
+
+def refusal_error(refusal: m.Refusal) -> JournalError:
+    """A refusal from the wire as the error that it stands for."""
+    try:
+        code = JournalCode(refusal.code)
+    except ValueError:
+        message = f"the service refused with code {refusal.code}, which this client does not know: {refusal.message}"
+        return ConversationError(JournalCode.UNSUPPORTED, message, number=refusal.code)
+    fields = {name: value for name, value in refusal.fields if name not in _RESERVED}
+    return journal_error(code, refusal.message, fields)
+
+
+def expected(answer: m.Answer, kind: type[A]) -> A:
+    """The answer, if it is of that kind."""
+    if not isinstance(answer, kind):
+        raise ProtocolError(f"the service answered {type(answer).__name__} where {kind.__name__} belongs")
+    return answer

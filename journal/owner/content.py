@@ -1,0 +1,97 @@
+"""File content for readers of a volume: from memory, from the local copy, else fetched from a member and kept.
+
+Every byte is checked against its extent's CRC before it is returned, wherever it came from.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import trio
+
+from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, damaged
+from journal.records.paths import check_path
+from journal.records.segment import parse_segment_name
+from journal.volume import READ_PIECE_BYTES_MAX
+from sos_client.wire.checksum import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from journal.image.nodes import Extent
+    from journal.owner.journal import Journal
+
+
+class Content:
+    """Reads extents for one journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.joining = trio.Lock()
+        """Held while a file is written again in fewer pieces: each of many who append to it would write all of it."""
+
+    async def read(self, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
+        """Pieces of a file as the acknowledged image has it now."""
+        self._journal.log.acknowledged.check()
+        extents = self._journal.acknowledged.tree.extents(check_path(path))
+        end = None if length is None else offset + length
+        at = 0
+        for extent in extents:
+            if end is not None and at >= end:
+                return
+            if at + extent.length > offset:
+                wanted = (await self.extent(extent))[max(0, offset - at) : None if end is None else end - at]
+                starts = range(0, len(wanted), READ_PIECE_BYTES_MAX)
+                pieces = deque(wanted[start : start + READ_PIECE_BYTES_MAX] for start in starts)
+                del wanted  # who takes a piece may be slow
+                while pieces:
+                    yield pieces.popleft()
+            at += extent.length
+
+    async def extent(self, extent: Extent) -> bytes:
+        """The bytes. DAMAGED if a copy has others, LOST if no member has them, UNAVAILABLE if some are silent."""
+        near = self._in_memory(extent)
+        if near is None:
+            near = await self._journal.local.read(extent.object, extent.offset, extent.length)
+        if is_whole(extent, near):
+            return near
+        return await self._fetch(extent)
+
+    def _in_memory(self, extent: Extent) -> bytes | None:
+        name = parse_segment_name(extent.object)
+        assert name is not None, "extents lie in segments"
+        if name.epoch != self._journal.epoch:
+            return None
+        return self._journal.log.tail.find(name.start + extent.offset, extent.length)
+
+    async def _fetch(self, extent: Extent) -> bytes:
+        failure: JournalError | None = None
+        silent = dict.fromkeys(self._journal.replicas.replicas)
+        await self._journal.replicas.wait_connected()
+        for replica in list(self._journal.replicas.connected()):
+            copy = replica.copy
+            if copy is None:
+                continue
+            try:
+                data = await copy.read(extent.object, extent.offset, extent.length)
+            except JournalError as error:
+                failure = failure or error
+                continue
+            del silent[replica.member]
+            if is_whole(extent, data):
+                await self._journal.local.keep(extent.object, extent.offset, data)
+                return data
+            if data:
+                failure = damaged(f"{copy.label} has damaged bytes in {extent.object} at {extent.offset}")
+        if failure is not None:
+            raise failure
+        if silent:
+            message = f"no member that answers now has {extent.object}; not asked: {', '.join(map(str, silent))}"
+            raise UnavailableError(JournalCode.UNAVAILABLE, message)
+        raise DamagedJournalError(JournalCode.LOST, f"LOST: no member has {extent.object}")
+
+
+def is_whole(extent: Extent, data: bytes) -> bool:
+    """Whether these are the extent's bytes."""
+    return len(data) == extent.length and crc32c(data) == extent.crc

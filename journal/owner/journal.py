@@ -1,0 +1,440 @@
+"""The writer: one process that orders all changes of a volume, and answers when k members have synced them.
+
+Belongs here: the interface of a volume (journal/volume.py) on top of a log. An operation is checked against the
+*pending* image, becomes a record, and is answered when that record is acknowledged; what others see is the
+*acknowledged* image. An answer that rests on a pending record, a refusal included, waits for that record.
+
+    put ─ check (preconditions.py) ─ record (log.py) ─┬─ members (replica.py) ─ acknowledged ─ answer
+                                                      └─ local copy (local_log.py), never waited for
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import asynccontextmanager
+from types import NoneType
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from journal.copies.local_log import open_local_log
+from journal.errors import JournalCode, JournalError, refused
+from journal.image import preconditions
+from journal.image.operation_window import OperationWindow, used_already
+from journal.nurseries import background
+from journal.owner import in_place, streamed_write
+from journal.owner.content import Content
+from journal.owner.housekeeping import Housekeeping
+from journal.owner.idle_mark import announce
+from journal.owner.log import Log
+from journal.owner.replica_progress import ReplicaProgress, Standing
+from journal.owner.replica_set import ReplicaSet
+from journal.records.change import (
+    Abandon,
+    Change,
+    Claim,
+    Delete,
+    MakeDirectory,
+    Mark,
+    Put,
+    Release,
+    Rename,
+    encode_change,
+)
+from journal.records.paths import check_path
+from journal.records.record import NO_CLIENT, Kind
+from journal.records.settings import JournalSettings, Surroundings, monotonic_ms
+from journal.statistics import MemberStatistics, VolumeStatistics
+from journal.takeover.driver import take_over
+from journal.takeover.member_links import member_links
+from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from journal.copies.local_log import LocalLog
+    from journal.disk.disk import Disk
+    from journal.owner.streamed_write import JournalWrite
+    from journal.records.change import Pin
+    from journal.records.record import RecordHeader
+    from journal.records.segment import SegmentHeader
+    from journal.takeover.driver import Opened
+    from journal.volume import Answer, Buffer, ClaimPage, MarkValue, Page, PathClaim, VolumeDescription
+
+AnswerT = TypeVar("AnswerT", bound="Answer")
+
+
+class Journal:
+    """A volume and its one writer; `open_journal` makes it. Implements journal/volume.py: see there for promises."""
+
+    def __init__(
+        self, name: str, opened: Opened, local: LocalLog, *, settings: JournalSettings, surroundings: Surroundings
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.surroundings = surroundings
+        self.local = local
+        progress = ReplicaProgress(opened.end.segment.membership, trim=opened.end.segment.trim)
+        progress.acknowledged = opened.end.lsn
+        self.log = Log(
+            opened.end, progress, settings=settings, timekeeper=opened.timekeeper, wall_ms=surroundings.wall_ms
+        )
+        if opened.snapshot is not None:
+            progress.keep(opened.snapshot, ())
+        self.pending = opened.image
+        self.pending.operations.run_by(monotonic_ms)
+        self.pending.tree_bytes_max = settings.tree_bytes_max
+        self.admit = self.pending.operations.admit
+        self.acknowledged = opened.image.copy(OperationWindow())
+        self.acknowledged.keeps_answers = False
+        self.replicas = ReplicaSet(self, damaged=opened.damaged)
+        self.content = Content(self)
+        self.housekeeping = Housekeeping(self)
+        self._unacknowledged: deque[tuple[RecordHeader, Change | SegmentHeader]] = deque()
+        self._client = surroundings.chance.randbytes(16)
+        self._sequence = 0
+        self._uploads = 0
+        self.log.on_acknowledged = self._show
+
+    @property
+    def epoch(self) -> int:
+        return self.log.epoch
+
+    @property
+    def holder(self) -> bytes:
+        return self.log.holder
+
+    @property
+    def acknowledged_lsn(self) -> int:
+        return self.log.acknowledged.lsn
+
+    async def wait_lost(self) -> JournalError:
+        """Return, with the reason, when a newer owner has taken the volume."""
+        await self.replicas.stopped.wait()
+        return self.replicas.why_stopped()
+
+    def statistics(self) -> VolumeStatistics:
+        """How it stands, for metrics."""
+        return VolumeStatistics(
+            epoch=self.epoch,
+            written_lsn=self.log.end,
+            acknowledged_lsn=self.acknowledged_lsn,
+            oldest_lsn=self.acknowledged.trim,
+            files=self.acknowledged.tree.file_count,
+            tree_bytes=self.acknowledged.tree_bytes,
+            members=tuple(
+                MemberStatistics(
+                    address=one.member.address, in_sync=one.standing is Standing.IN_SYNC, lag_bytes=one.lag_bytes
+                )
+                for one in self.replicas.status()
+            ),
+        )
+
+    # ---- changes
+
+    async def put(
+        self,
+        path: str,
+        payload: Buffer,
+        *,
+        overwrite: bool = False,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> FileStatus:
+        if len(payload) > PUT_BYTES_MAX:
+            raise refused(JournalCode.TOO_LARGE, f"a put has at most {PUT_BYTES_MAX} bytes; stream what is larger")
+
+        check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
+        return cast("FileStatus", await self.change(check, operation, payload, answers=FileStatus))
+
+    def put_soon(
+        self,
+        path: str,
+        payload: bytes,
+        *,
+        payload_crc: int,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None,
+        modified_ms: int | None,
+        answered: Callable[[Answer], None],
+    ) -> bool:
+        log = self.log
+        log.acknowledged.check()
+        if log.is_full or len(payload) > PUT_BYTES_MAX:
+            return False
+        check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
+        answer = self._decide(check, operation, payload, payload_crc=payload_crc, answers=FileStatus)
+        log.acknowledged.call_back(log.end, answered, answer)
+        return True
+
+    def _check_put(
+        self, path: str, *, overwrite: bool, claim: PathClaim | None, modified_ms: int | None
+    ) -> Callable[[], Put]:
+        def check() -> Put:
+            preconditions.check_write(self.pending, path, overwrite=overwrite, claim=claim)
+            return Put(path=path, modified_ms=modified_ms)
+
+        return check
+
+    async def open_write(
+        self,
+        path: str,
+        *,
+        overwrite: bool = False,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
+        modified_ms: int | None = None,
+    ) -> JournalWrite:
+        return streamed_write.open_write(
+            self, path, overwrite=overwrite, operation=operation, claim=claim, modified_ms=modified_ms
+        )
+
+    async def append(
+        self,
+        path: str,
+        data: Buffer,
+        *,
+        size: int | None = None,
+        modified_ms: int | None = None,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
+    ) -> FileStatus:
+        """As the volume's; `size` and `modified_ms` None: whatever the file is now."""
+        return await in_place.append(
+            self, path, data, size=size, modified_ms=modified_ms, operation=operation, claim=claim
+        )
+
+    async def truncate(
+        self, path: str, size: int, *, operation: OperationId | None = None, claim: PathClaim | None = None
+    ) -> FileStatus:
+        return await in_place.truncate(self, path, size, operation=operation, claim=claim)
+
+    async def mkdirs(self, path: str, *, operation: OperationId | None = None, claim: PathClaim | None = None) -> None:
+        def check() -> MakeDirectory | None:
+            wanted = preconditions.check_make_directories(self.pending, path, claim=claim)
+            return MakeDirectory(path=path) if wanted else None
+
+        await self.change(check, operation)
+
+    async def delete(
+        self,
+        path: str,
+        *,
+        recursive: bool = False,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
+    ) -> bool:
+        def check() -> Delete | None:
+            wanted = preconditions.check_delete(self.pending, path, recursive=recursive, claim=claim)
+            return Delete(path=path) if wanted else None
+
+        return bool(await self.change(check, operation, nothing=False, answers=bool))
+
+    async def rename(
+        self,
+        source: str,
+        target: str,
+        *,
+        overwrite: bool = False,
+        operation: OperationId | None = None,
+        claim: PathClaim | None = None,
+    ) -> None:
+        def check() -> Rename | None:
+            wanted = preconditions.check_rename(self.pending, source, target, overwrite=overwrite, claim=claim)
+            return Rename(source=source, target=target) if wanted else None
+
+        await self.change(check, operation)
+
+    async def claim(
+        self, path: str, claim: PathClaim, *, operation: OperationId | None = None, whose: str = ""
+    ) -> None:
+        def check() -> Claim | None:
+            new = preconditions.check_claim(self.pending, path, claim, now_ms=self.log.now_ms(), whose=whose)
+            return Claim(path=path, application=claim.application, start_time=claim.start_time) if new else None
+
+        await self.change(check, operation)
+
+    async def release(self, path: str, claim: PathClaim, *, operation: OperationId | None = None) -> bool:
+        def check() -> Release | None:
+            return Release(path=path) if preconditions.check_release(self.pending, path, claim) else None
+
+        return bool(await self.change(check, operation, nothing=False, answers=bool))
+
+    async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId | None = None) -> None:
+        await self.change(lambda: Mark(values=dict(values)), operation)
+
+    async def pin(self, name: str, *, lsn: int, seconds: float, operation: OperationId | None = None) -> None:
+        """Keep readable what the image at `lsn` refers to, for so long; 0: no longer. OUT_OF_RETENTION, BAD_REQUEST."""
+
+        def check() -> Pin:
+            segment = self.log.segment
+            kept = range(max(segment.trim, segment.oldest), self.acknowledged_lsn + 1)
+            now_ms = max(self.log.now_ms(), self.log.lived_ms() + self.log.segment.paused_ms)
+            return preconditions.check_pin(
+                self.pending, name, lsn, seconds, kept=kept, now_ms=now_ms, written_ms=self.log.written_ms()
+            )
+
+        await self.change(check, operation)
+
+    # ---- what is shown: the acknowledged image
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        return self.content.read(path, offset, length)
+
+    async def stat(self, path: str) -> FileStatus:
+        self.log.acknowledged.check()
+        return self.acknowledged.tree.stat(check_path(path))
+
+    async def list(self, path: str, *, after: str = "", limit: int = PAGE_ENTRIES_MAX) -> Page:
+        self.log.acknowledged.check()
+        return self.acknowledged.tree.list_page(check_path(path), after=after, limit=limit)
+
+    async def claims(self, *, after: str | None = None, limit: int = PAGE_ENTRIES_MAX) -> ClaimPage:
+        self.log.acknowledged.check()
+        return self.acknowledged.claims.page(after=after, limit=limit)
+
+    async def describe(self) -> VolumeDescription:
+        return self.housekeeping.description()
+
+    # ---- how a change is made
+
+    async def change(
+        self,
+        check: Callable[[], Change | None],
+        operation: OperationId | None,
+        payload: Buffer = b"",
+        *,
+        nothing: Answer = None,
+        answers: type = NoneType,
+    ) -> Answer:
+        """Check, write and wait. `check` raises the refusal, or says what to write; None answers `nothing`.
+
+        `answers`: what this kind of change is answered by; an operation id of another kind is a BAD_REQUEST.
+        Everything up to the wait happens at once, so that no other change comes between check and record. Cancelled
+        while waiting: the record is written all the same, and the operation's answer is kept.
+        """
+        self.log.acknowledged.check()
+        if self.log.is_full:
+            await self.log.wait_room()
+        operation = operation or self._next_operation()
+        answer = self._decide(check, operation, payload, nothing=nothing, answers=answers)
+        if self.log.acknowledged.lsn < self.log.end:
+            await self.log.acknowledged.wait(self.log.end)
+        if isinstance(answer, JournalError):
+            try:
+                raise answer
+            finally:
+                del answer  # else it and this frame hold each other, and the payload, until garbage is looked for
+        return answer
+
+    def _decide(
+        self,
+        check: Callable[[], Change | None],
+        operation: OperationId,
+        payload: Buffer,
+        *,
+        payload_crc: int | None = None,
+        nothing: Answer = None,
+        answers: type,
+    ) -> Answer:
+        kept = self.pending.operations.find(operation)
+        if kept is not None:
+            return kept.answer if isinstance(kept.answer, (answers, JournalError)) else used_already(operation)
+        try:
+            change = check()
+        except JournalError as refusal:
+            refusal.__traceback__ = None  # its frames hold the payload
+            self.pending.operations.keep(operation, refusal, time_ms=self.pending.time_ms, recorded=False)
+            return refusal
+        if change is None:
+            self.pending.operations.keep(operation, nothing, time_ms=self.pending.time_ms, recorded=False)
+            return nothing
+        return self.write(change, payload, payload_crc=payload_crc, operation=operation)
+
+    def write(
+        self,
+        change: Change,
+        payload: Buffer = b"",
+        *,
+        payload_crc: int | None = None,
+        operation: OperationId | None = None,
+    ) -> Answer:
+        """Write a record and apply it to the pending image. What it answers counts once it is acknowledged."""
+        self.log.acknowledged.check()  # it may have stopped while somebody waited for room
+        meta = encode_change(change)
+        client, sequence = operation or (NO_CLIENT, 0)
+        head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
+        if self.log.has_slept:
+            self.roll()
+            head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
+        answer = self.pending.apply_own(header, change)  # first: a record that fits no tree must not be in the log
+        self.log.add(header, head, payload)
+        self._unacknowledged.append((header, change))
+        if self.log.segment_bytes >= self.housekeeping.segment_bytes_max:
+            self.roll()
+        return answer
+
+    def roll(self) -> None:
+        """Begin the next segment."""
+        header, segment = self.log.open_segment(**self.housekeeping.settled())
+        self.pending.apply_own(header, segment)
+        self._unacknowledged.append((header, segment))
+
+    def _show(self) -> None:
+        """Apply what is acknowledged to the image that is shown."""
+        lsn, waiting = self.log.acknowledged.lsn, self._unacknowledged
+        while waiting and waiting[0][0].end_lsn <= lsn:
+            header, change = waiting.popleft()
+            if header.kind is Kind.HEADER:  # a new segment: the image where it begins is worth keeping
+                answers = self.pending.operations.copy(until_ms=self.acknowledged.time_ms)
+                lived_ms = header.time_ms - cast("SegmentHeader", change).paused_ms
+                self.housekeeping.segment_opened(self.acknowledged.copy(answers), lived_ms)
+            self.acknowledged.apply_own(header, change)
+        self.log.waiting_records = len(waiting)
+
+    def _next_operation(self) -> OperationId:
+        self._sequence += 1
+        return OperationId(client=self._client, sequence=self._sequence)
+
+    # ---- for a streamed write
+
+    def new_upload(self) -> int:
+        """The number of another file that comes in pieces."""
+        self._uploads += 1
+        return self._uploads
+
+    def abandon(self, upload: int) -> None:
+        """The pieces of a file that will not be."""
+        if upload in self.pending.uploads and not self.log.acknowledged.stopped:
+            self.write(Abandon(upload=upload))
+
+
+@asynccontextmanager
+async def open_journal(
+    volume: str,
+    *,
+    servers: Sequence[str],
+    directory: Path | Disk | None = None,
+    settings: JournalSettings | None = None,
+    surroundings: Surroundings | None = None,
+    accept_loss: bool = False,
+) -> AsyncIterator[Journal]:
+    """Take the volume over and write to it until the end of the block.
+
+    `servers` says where to look for members; who they are, the volume itself knows. `directory` keeps a local copy,
+    a cache that is locked meanwhile. Raises JournalError: VOLUME_NOT_FOUND, UNAVAILABLE (naming who is missing), LOST,
+    NOT_OWNER (somebody else is at it), LOCKED. When the block ends, what is not acknowledged may or may not be kept.
+    """
+    settings, surroundings = settings or JournalSettings(), surroundings or Surroundings()
+    async with open_local_log(directory, volume) as local:
+        async with member_links(volume, surroundings) as links:
+            opened = await take_over(links, servers, local, surroundings, accept_loss=accept_loss)
+        journal = Journal(volume, opened, local, settings=settings, surroundings=surroundings)
+        async with background() as nursery:
+            nursery.start_soon(journal.log.acknowledged.keep_time, journal.replicas.problems)
+            nursery.start_soon(local.run, journal.log.tail, journal.log.tail.next_index, journal.log.grown)
+            journal.replicas.start(nursery)
+            journal.housekeeping.start(nursery)
+            nursery.start_soon(announce, journal)
+            yield journal

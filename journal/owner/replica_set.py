@@ -1,0 +1,153 @@
+"""All members of a volume, as its owner sees them: who follows, from whom to read, when to stop.
+
+Belongs here: starting replicas, the owner's end. What each replica does is in replica.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from journal.errors import JournalCode, JournalError, SupersededError
+from journal.owner.replica import Replica
+from sos_client.wire.holders import shown_holder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from journal.copies.copies import Copy
+    from journal.owner.journal import Journal
+    from journal.owner.log import Log
+    from journal.owner.replica_progress import Standing
+    from journal.records.chain_rules import Link
+    from journal.records.membership import Member
+
+_LOG: Final = logging.getLogger("journal.replication")
+_DOUBT_SECONDS: Final = 10.0  # longer than a server's restart: then an owner that was fenced somewhere gives up waiting
+_LOOK_SECONDS: Final = 1.0
+_PROBLEMS_MAX: Final = 300  # characters, in an error's message
+_CONNECT_SECONDS: Final = 10.0  # a reader of what is not local waits so long for the first member after opening
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStatus:
+    """One member, for `status`."""
+
+    member: Member
+    standing: Standing
+    synced: int
+    lag_bytes: int
+    problem: str | None
+
+
+class ReplicaSet:
+    """The members of the configuration that this owner serves under."""
+
+    def __init__(self, journal: Journal, *, damaged: frozenset[Member]) -> None:
+        self._journal = journal
+        self._damaged = damaged
+        self.stopped = trio.Event()  # a newer owner has taken so many members that this one cannot go on
+        self._connected = trio.lowlevel.ParkingLot()
+        self.replicas = {
+            member: Replica(
+                member,
+                journal.log,
+                volume=journal.name,
+                settings=journal.settings,
+                surroundings=journal.surroundings,
+                doubtful=_just_before(journal.log) if member in damaged else (),
+                sources=self.sources,
+                on_connected=self._connected.unpark_all,
+                on_fenced=self._fenced,
+            )
+            for member in journal.log.progress.members
+        }
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Follow, until the nursery is cancelled."""
+        for replica in self.replicas.values():
+            nursery.start_soon(replica.run)
+        nursery.start_soon(self._give_up_in_doubt)
+        for member in self._damaged:
+            _LOG.error("%s has damaged records: it does not count until they are mended from other copies", member)
+
+    def sources(self) -> list[Copy]:
+        """Copies to read from, the nearest first."""
+        local = self._journal.local.copy
+        members = [replica.copy for replica in self.connected()]
+        return [*([] if local is None else [local]), *(copy for copy in members if copy is not None)]
+
+    async def wait_connected(self) -> None:
+        """Until some member answers, or for so long that one would have."""
+        with trio.move_on_after(_CONNECT_SECONDS):
+            while not any(one.client is not None for one in self.replicas.values()):
+                await self._connected.park()
+
+    def connected(self) -> Iterator[Replica]:
+        """Members that answer, those in sync first."""
+        yield from sorted(
+            (one for one in self.replicas.values() if one.client is not None), key=lambda one: not one.is_in_sync
+        )
+
+    def problems(self) -> str:
+        """Why members do not follow, in words."""
+        return "; ".join(one.problem for one in self.replicas.values() if one.problem)[:_PROBLEMS_MAX]
+
+    def status(self) -> list[MemberStatus]:
+        """How far each member has come."""
+        log = self._journal.log
+        return [
+            MemberStatus(
+                member=member,
+                standing=progress.standing,
+                synced=progress.synced,
+                lag_bytes=max(0, log.end - progress.synced),
+                problem=self.replicas[member].problem,
+            )
+            for member, progress in log.progress.members.items()
+        ]
+
+    def _fenced(self) -> None:
+        if self._journal.log.progress.must_stop():
+            self._stop()
+
+    async def _give_up_in_doubt(self) -> None:
+        """Once fenced by some members, and with too few others for long: whoever asks must not be kept waiting here."""
+        since = trio.current_time()
+        while True:
+            await trio.sleep(_LOOK_SECONDS)
+            now = trio.current_time()
+            if not self._journal.log.progress.is_in_doubt():
+                since = now
+            elif now - since >= _DOUBT_SECONDS:
+                self._stop()
+                return
+
+    def _stop(self) -> None:
+        if not self.stopped.is_set():
+            _LOG.error("%s", self.why_stopped())
+            self._journal.log.stop(self.why_stopped)
+            self.stopped.set()
+
+    def why_stopped(self) -> JournalError:
+        """Who has the volume now."""
+        claim = self._journal.log.progress.newest_claim()
+        epoch = 0 if claim is None else claim.epoch
+        holder = "" if claim is None else shown_holder(claim.holder).hex()
+        sure = self._journal.log.progress.must_stop()
+        what = "has a newer owner" if sure else "seems to have a newer owner, and too few members follow this one"
+        return SupersededError(
+            JournalCode.NOT_OWNER,
+            f"volume {self._journal.name} {what} (epoch {epoch}, holder {holder}); this one had epoch "
+            f"{self._journal.epoch}, holder {shown_holder(self._journal.holder).hex()}",
+            epoch=epoch,
+            holder=holder,
+        )
+
+
+def _just_before(log: Log) -> tuple[Link, ...]:
+    """The segments that this owner assembled its log's end from (a change of members opens two)."""
+    return tuple(link for link in log.links[-3:] if link.end is not None)

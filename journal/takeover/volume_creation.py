@@ -1,0 +1,143 @@
+"""Making a volume. Explicit, once: all members answer and have nothing of that name.
+
+Belongs here: the first header, on all members. A birth that was cut short after the first header is ended by whoever
+opens the volume; one cut short before it may be tried again, since no member holds anything yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from journal.copies.member_filling import Filling
+from journal.errors import OF_SERVERS, JournalCode, JournalError, UnavailableError, journal_error, refused
+from journal.records.membership import Configuration, Member, Membership, majority
+from journal.records.record import Epoch
+from journal.records.segment import SegmentHeader
+from journal.records.settings import JournalSettings, Surroundings
+from journal.takeover.driver import header_record
+from journal.takeover.member_links import member_links
+from sos_client.wire.errors import ErrorCode, RefusedError, SosError
+from sos_client.wire.holders import shown_holder
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from journal.takeover.member_links import MemberLinks
+    from sos_client.client import SosClient
+
+
+async def create_volume(
+    volume: str,
+    servers: Sequence[str],
+    *,
+    acknowledgements: int | None = None,
+    surroundings: Surroundings | None = None,
+    settings: JournalSettings | None = None,
+) -> SegmentHeader:
+    """Make a volume on these servers: all of them are its members.
+
+    VOLUME_EXISTS if one of them has it, UNAVAILABLE if one does not answer, BAD_REQUEST for an impossible quorum.
+    """
+    surroundings, settings = surroundings or Surroundings(), settings or JournalSettings()
+    async with member_links(volume, surroundings) as links:
+        clients = await _connect(links, servers)
+        await _on_all(clients, lambda client: _check_empty(client, volume))
+        members: dict[str, Member] = {}
+
+        async def join(client: SosClient) -> None:
+            info = await client.use(volume, create=True)
+            members[client.address] = Member(
+                identity=client.server_identity, incarnation=info.incarnation, address=client.address
+            )
+
+        await _on_all(clients, join)
+        configuration = _configuration([members[client.address] for client in clients], acknowledgements)
+        epoch, holder = await _next_epoch(clients, volume), surroundings.chance.randbytes(16)
+        await _on_all(clients, lambda client: client.fence(volume, epoch, holder))
+        header = SegmentHeader(
+            volume_id=surroundings.chance.randbytes(16),
+            membership=Membership(configuration=configuration),
+            epoch=Epoch(epoch),
+            holder=shown_holder(holder),
+            granted=frozenset(configuration.members),
+            base=None,
+            retention_seconds=settings.retention_seconds,
+            retention_bytes=settings.retention_bytes,
+        )
+        _, data = header_record(header, time_ms=surroundings.wall_ms())
+
+        async def write(client: SosClient) -> None:
+            await Filling(client, volume, epoch=epoch, holder=holder).whole(str(header.name), data)
+
+        await _on_all(clients, write)
+        return header
+
+
+async def _connect(links: MemberLinks, servers: Sequence[str]) -> list[SosClient]:
+    clients = []
+    for address in servers:
+        try:
+            clients.append(await links.at(address))
+        except RefusedError as error:
+            raise _translated(error, address) from error
+        except SosError as error:
+            raise UnavailableError(
+                JournalCode.UNAVAILABLE, f"all servers of a new volume must answer; {address} does not: {error}"
+            ) from error
+    return clients
+
+
+async def _on_all(clients: Sequence[SosClient], step: Callable[[SosClient], Awaitable[None]]) -> None:
+    """One step on every member; the first error ends the birth."""
+    for client in clients:
+        try:
+            await step(client)
+        except RefusedError as error:
+            raise _translated(error, client.address) from error
+        except SosError as error:
+            if isinstance(error, JournalError):
+                raise
+            raise UnavailableError(JournalCode.UNAVAILABLE, f"{client.address} does not answer: {error}") from error
+
+
+async def _check_empty(client: SosClient, volume: str) -> None:
+    """No namespace of this name, or one in which nothing was ever written (of a birth that was cut short)."""
+    try:
+        await client.use(volume)
+        page = await client.list_page(volume, limit=1)
+    except RefusedError as error:
+        if error.code is ErrorCode.NOT_FOUND:
+            return
+        raise
+    if page.entries:
+        raise refused(JournalCode.VOLUME_EXISTS, f"{client.address} has a volume {volume} already", volume=volume)
+
+
+async def _next_epoch(clients: Sequence[SosClient], volume: str) -> int:
+    """1, or more if an earlier birth came as far as claiming."""
+    infos = [await client.use(volume) for client in clients]
+    return max(info.epoch for info in infos) + 1
+
+
+def _configuration(members: list[Member], acknowledgements: int | None) -> Configuration:
+    try:
+        return Configuration(
+            members=tuple(members),
+            acknowledgements=majority(len(members)) if acknowledgements is None else acknowledgements,
+        )
+    except ValueError as error:
+        raise refused(JournalCode.BAD_REQUEST, str(error)) from error
+
+
+def _translated(error: RefusedError, address: str) -> SosError:
+    match error.code:
+        case code if code in OF_SERVERS:
+            return journal_error(OF_SERVERS[code], f"{address}: {error.message}")
+        case ErrorCode.BAD_NAME:
+            return refused(JournalCode.BAD_REQUEST, f"{address}: {error.message}")
+        case ErrorCode.STALE_EPOCH | ErrorCode.FENCED:
+            return refused(
+                JournalCode.VOLUME_EXISTS, f"somebody else is making this volume: {address}: {error.message}"
+            )
+        case _:
+            return UnavailableError(JournalCode.UNAVAILABLE, f"{address}: {error.message}")

@@ -1,0 +1,70 @@
+"""Sizes and times of the store, with the reason for each default. Numbers only."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from sos_client.wire.limits import DATA_BYTES_MAX
+from sos_server.storage.log_format import BLOCK_BYTES
+from sos_server.store.gathering import buffer_bytes
+from sos_server.store.log_files import FILE_RESERVE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    batch_bytes_max: int = 8 << 20
+    """One commit: more does not make a disk faster, and two of them are all that waits in memory."""
+    append_bytes_max: int = DATA_BYTES_MAX
+    """The longest payload of one `Appender.append`: what one frame may carry."""
+    log_file_bytes_first: int = 16 << 20
+    """The first two log files: small, so that a fresh server is up at once and fits on a small disk."""
+    log_file_bytes_max: int = 64 << 20
+    """Later ones: a change of files costs one sync more, and copying gathers what one file has for each object."""
+    log_bytes_max: int = 512 << 20
+    """All log files: what start-up may have to read, and how much is gathered for each object before it is copied."""
+    log_part_of_free_bytes: float = 0.1
+    """On a small disk the log gets no more than this."""
+    copy_bytes_max: int = 64 << 20
+    """Log files are read into memory up to this much at a time (one file at least) to be copied."""
+    closing_seconds: float = 0.05
+    """With nothing to commit for this long, an empty batch says that the one before it was synced (`STORAGE.md`). Not
+    sooner, so that this seldom happens beside a client that waits for each of its appends."""
+    idle_copy_seconds: float = 1.0
+    """With nothing to commit for this long, everything is copied, so that the next start has nothing to replay."""
+    reserve_bytes: int = 16 << 20
+    """Below this much room on the disk, besides what is logged and not copied, appends are refused."""
+    retention_seconds: float = 0.0
+    """How long a sealed object cannot be deleted."""
+    quota_bytes: int | None = None
+    """What each namespace may hold, unless `quotas` has its name."""
+    quotas: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    objects_max: int = 250_000
+    """In all namespaces together: up to 0.9 KiB of memory each, with the longest name, so 220 MiB."""
+    namespace_objects_max: int = 150_000
+    """In one namespace, so that none can take the places of all others. A volume needs about two for each 32 MiB of its
+    journal that is kept, and two for each takeover: this is more than 2 TB."""
+    namespaces_max: int = 10_000
+    """Up to 0.9 KiB of memory each, and they stay for ever."""
+    object_files_open_max: int = 128
+    """Handles kept for readers."""
+    accept_log_damage: bool = False
+    """Start although a part of the log that was synced cannot be read; what it held is lost unless copied."""
+
+    def __post_init__(self) -> None:
+        least = BLOCK_BYTES + self.buffer_bytes + FILE_RESERVE_BYTES
+        if self.log_file_bytes_first < least:
+            raise ValueError(f"a log file must have at least {least} bytes, for the largest batch")
+        if not self.log_file_bytes_first <= self.log_file_bytes_max < 1 << 32:
+            raise ValueError("log_file_bytes_max is less than log_file_bytes_first, or too large")
+
+    @property
+    def buffer_bytes(self) -> int:
+        return buffer_bytes(batch_bytes_max=self.batch_bytes_max, append_bytes_max=self.append_bytes_max)
+
+    def quota_for(self, namespace: str) -> int | None:
+        """What this namespace may hold, or None for all there is."""
+        return self.quotas.get(namespace, self.quota_bytes)
