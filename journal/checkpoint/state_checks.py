@@ -6,9 +6,9 @@ The state of a query after batch N is version N+1 of every store. A version can 
 
 from __future__ import annotations
 
-import io
 import zipfile
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from journal.checkpoint.layout import LogFormatError, StoreId, json_object, parse_sst_list
@@ -122,7 +122,7 @@ def has_no_key(schema: bytes) -> bool:
 def sst_files(data: bytes) -> dict[str, int]:
     """What a RocksDB zip refers to below SSTs/, with sizes. LogFormatError if it is no such zip."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
             if archive.getinfo("metadata").file_size > ZIP_METADATA_BYTES_MAX:
                 raise LogFormatError("its list of files is too large")
             return parse_sst_list(archive.read("metadata"))
