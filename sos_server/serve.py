@@ -10,7 +10,7 @@ import trio
 from prometheus_client import CollectorRegistry
 
 from journal.disk.disk import open_disk
-from sos_client.serving.access import Access
+from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving
 from sos_client.serving.listener import Accepted, Listener, ListenerLimits, allow_connections, check_exposure
@@ -46,7 +46,7 @@ class RunningServer:
         store: ObjectStore,
         nursery: trio.Nursery,
         *,
-        access: Access,
+        access: AccessRules,
         tls: ServerTls | None,
         share_port: bool,
     ) -> None:
@@ -159,7 +159,7 @@ async def _serve(
         insecure=settings.server.insecure,
     )
     allow_connections(_listener_limits(settings))
-    access = Access(settings.access.tokens)
+    access = AccessRules(settings.access.tokens)
     tls = ServerTls(settings.tls) if settings.tls else None
     async with _opened_store(settings, log) as store, trio.open_nursery() as nursery:
         server = RunningServer(

@@ -27,7 +27,7 @@ from journal.cli.views import open_copies
 from journal.copies.backups import check_moment
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, refused
-from journal.records.change import Commit, Rename, decode_change
+from journal.records.change import CommitChange, RenameChange, decode_change
 from journal.records.moments import AtLsn, parse_moment
 from journal.records.paths import is_within
 from journal.records.record import Kind, Lsn
@@ -233,7 +233,7 @@ def _payload_bytes(record: Record) -> int:
     """A large file's bytes are in its pieces, which have no path: its commit tells the size."""
     if record.header.kind is Kind.COMMIT:
         change = decode_change(record.header, record.meta)
-        assert isinstance(change, Commit)
+        assert isinstance(change, CommitChange)
         return change.size
     return record.header.payload_bytes
 
@@ -242,7 +242,7 @@ def _paths(record: Record) -> tuple[str | None, str | None]:
     if record.header.kind is Kind.HEADER:
         return None, None
     change = decode_change(record.header, record.meta)
-    if isinstance(change, Rename):
+    if isinstance(change, RenameChange):
         return change.source, change.target
     return getattr(change, "path", None), None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from journal.checkpoint.layout import batch_of, state_file_of
-from journal.records.change import Commit, Put, Rename
+from journal.records.change import CommitChange, PutChange, RenameChange
 from journal.records.record import Kind
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class BatchHistory:
     def note(self, header: RecordHeader, change: Change) -> None:
         """Take one record into account."""
         match change:
-            case Put(path=path) | Commit(path=path) | Rename(target=path):
+            case PutChange(path=path) | CommitChange(path=path) | RenameChange(target=path):
                 self._note_path(header, path)
             case _:
                 pass

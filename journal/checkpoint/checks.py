@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from journal.checkpoint.layout import (
     Checkpoint,
-    CommitLog,
+    CommitFile,
     LogFormatError,
     NewerLogError,
-    OffsetLog,
+    OffsetFile,
     StateFile,
     StoreId,
     parse_checksum,
@@ -106,8 +106,8 @@ class _Doctor:
         self.contents = contents
         self.home = home
         self.operators: list[OperatorStores] = []
-        self.offsets: dict[int, OffsetLog] = {}
-        self.commits: dict[int, CommitLog] = {}
+        self.offsets: dict[int, OffsetFile] = {}
+        self.commits: dict[int, CommitFile] = {}
         self.diagnosis = Diagnosis(last_planned=checkpoint.last_planned, last_committed=checkpoint.last_committed)
 
     def _find(self, severity: Severity, what: str, advice: str = "", path: str = "") -> None:

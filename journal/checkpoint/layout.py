@@ -139,7 +139,7 @@ def arrange(root: str, statuses: Iterable[FileStatus]) -> Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetLog:
+class OffsetFile:
     """What offsets/N says: up to where the batch reads, source by source."""
 
     sources: tuple[str, ...]  # JSON of each source's end offset, "-" for a source without one
@@ -156,14 +156,14 @@ class OffsetLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitLog:
+class CommitFile:
     """What commits/N says. `unique_ids`: operator → partition → store by store, in checkpoint format 2."""
 
     watermark_ms: int | None
     unique_ids: Mapping[int, tuple[tuple[str, ...], ...]]
 
 
-def parse_offsets(data: bytes) -> OffsetLog:
+def parse_offsets(data: bytes) -> OffsetFile:
     """LogFormatError if this is no offset log (empty, cut short), NewerLogError if it is one of a newer version."""
     version, lines = log_lines(data, newest=OFFSETS_VERSION)
     first = lines[0] if lines else ""
@@ -179,7 +179,7 @@ def parse_offsets(data: bytes) -> OffsetLog:
         if source != "-":
             _json(source)
     conf = metadata.get("conf", {})
-    return OffsetLog(
+    return OffsetFile(
         sources=tuple(sources),
         names=tuple(names),
         timestamp_ms=integer_of(metadata.get("batchTimestampMs")),
@@ -188,7 +188,7 @@ def parse_offsets(data: bytes) -> OffsetLog:
     )
 
 
-def parse_commit(data: bytes) -> CommitLog:
+def parse_commit(data: bytes) -> CommitFile:
     """LogFormatError if this is no commit log (empty, cut short), NewerLogError if it is one of a newer version."""
     _, lines = log_lines(data, newest=COMMITS_VERSION)
     metadata = json_object(lines[0]) if lines and lines[0] else {}
@@ -200,7 +200,7 @@ def parse_commit(data: bytes) -> CommitLog:
         found[int(operator)] = tuple(
             tuple(str(one) for one in stores) if isinstance(stores, list) else () for stores in partitions
         )
-    return CommitLog(watermark_ms=integer_of(metadata.get("nextBatchWatermarkMs")), unique_ids=found)
+    return CommitFile(watermark_ms=integer_of(metadata.get("nextBatchWatermarkMs")), unique_ids=found)
 
 
 def parse_query_id(data: bytes) -> str:

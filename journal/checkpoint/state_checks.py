@@ -16,7 +16,7 @@ from journal.checkpoint.layout import LogFormatError, StoreId, json_object, pars
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from journal.checkpoint.layout import Checkpoint, CommitLog, OffsetLog, StateFile
+    from journal.checkpoint.layout import Checkpoint, CommitFile, OffsetFile, StateFile
     from journal.checkpoint.operator_metadata import OperatorStores
 
 _SCHEMA_OPENING: Final = b"\0\2v2\0\0\0\1"  # version 2, a key schema in one piece
@@ -28,7 +28,7 @@ class StateChains:
     """The state files of a checkpoint, and which of them the commit log counts."""
 
     checkpoint: Checkpoint
-    commits: Mapping[int, CommitLog]
+    commits: Mapping[int, CommitFile]
 
     def readable(self, store: StoreId, batch: int) -> bool:
         """Whether the store's state after this batch is complete."""
@@ -71,7 +71,7 @@ class KnownOperators:
 
 
 def expected_stores(
-    checkpoint: Checkpoint, known: KnownOperators, plan: OffsetLog | None, commit: CommitLog | None
+    checkpoint: Checkpoint, known: KnownOperators, plan: OffsetFile | None, commit: CommitFile | None
 ) -> list[StoreId]:
     """Stores that must exist after a batch.
 
@@ -94,7 +94,7 @@ def expected_stores(
 
 
 def _partitions(
-    operator: int, numbers: set[int], known: KnownOperators, plan: OffsetLog | None, commit: CommitLog | None
+    operator: int, numbers: set[int], known: KnownOperators, plan: OffsetFile | None, commit: CommitFile | None
 ) -> int | None:
     if commit is not None and commit.unique_ids.get(operator):
         return len(commit.unique_ids[operator])

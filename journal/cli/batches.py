@@ -14,14 +14,14 @@ from journal.cli.output import QUIET, count_text, duration_text, note, print_jso
 from journal.cli.running import run_async
 from journal.cli.views import open_log
 from journal.errors import JournalCode, JournalError, refused
-from journal.records.change import Rename, decode_change
+from journal.records.change import RenameChange, decode_change
 from journal.records.record import Kind
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from journal.checkpoint.layout import OffsetLog
+    from journal.checkpoint.layout import OffsetFile
     from journal.copies.volume_reader import VolumeReader
     from journal.records.change import Change
     from journal.records.record import RecordHeader
@@ -89,12 +89,12 @@ async def last_batches(reader: VolumeReader, path: str, last: int, advance: Call
 def _plans(changes: Iterable[tuple[RecordHeader, Change]], path: str) -> Iterator[tuple[str, int]]:
     """(query, number) of each batch at or below the path that was planned."""
     for _, change in changes:
-        found = batch_of(change.target if isinstance(change, Rename) else getattr(change, "path", ""))
+        found = batch_of(change.target if isinstance(change, RenameChange) else getattr(change, "path", ""))
         if found is not None and found[1] == "offsets" and (not path or f"{found[0]}/".startswith(f"{path}/")):
             yield found[0], found[2]
 
 
-async def _plan_of(reader: VolumeReader, batch: Batch) -> OffsetLog | None:
+async def _plan_of(reader: VolumeReader, batch: Batch) -> OffsetFile | None:
     """What offsets/N says, read where the log has it, even if Spark has purged it since."""
     if batch.plan is None:
         return None
@@ -107,7 +107,7 @@ async def _plan_of(reader: VolumeReader, batch: Batch) -> OffsetLog | None:
     return None
 
 
-def _offsets_text(plan: OffsetLog | None) -> str:
+def _offsets_text(plan: OffsetFile | None) -> str:
     if plan is None:
         return ""
     if not plan.names:
@@ -115,7 +115,7 @@ def _offsets_text(plan: OffsetLog | None) -> str:
     return "  ".join(f"{name}: {offset}" for name, offset in zip(plan.names, plan.sources, strict=True))
 
 
-def _row(batch: Batch, plan: OffsetLog | None, style: Style, *, several: bool) -> list[str]:
+def _row(batch: Batch, plan: OffsetFile | None, style: Style, *, several: bool) -> list[str]:
     committed = time_text(batch.committed_ms, style.zone)
     if batch.committed_ms is None:
         committed = click.style("not committed", fg=QUIET)
@@ -136,7 +136,7 @@ def _row(batch: Batch, plan: OffsetLog | None, style: Style, *, several: bool) -
     return [printable(batch.query), *row] if several else row
 
 
-def _as_json(batch: Batch, plan: OffsetLog | None) -> dict[str, object]:
+def _as_json(batch: Batch, plan: OffsetFile | None) -> dict[str, object]:
     return {
         "query": batch.query,
         "batch": batch.number,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.cli.exit_codes import ExitCode
+from journal.cli.exit_codes import JournalExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
 from journal.cli.output import BAD, DOUBTFUL, GOOD, print_json, print_table, size_text
@@ -59,7 +59,7 @@ async def _diff(location: Location, before: str, after: str, exit_code: bool, st
         ]
         print_table(("WHAT", "BEFORE", "AFTER", "PATH"), rows, right=(1, 2))
     if changes and exit_code:
-        finish(ExitCode.CONFLICT)
+        finish(JournalExitCode.CONFLICT)
 
 
 def _files(image: Image, path: str) -> dict[str, tuple[Extent, ...]]:

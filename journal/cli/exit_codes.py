@@ -9,7 +9,7 @@ from journal.errors import JournalCode, JournalError
 from sos_client.wire.errors import SosError, exit_code_for
 
 
-class ExitCode(IntEnum):
+class JournalExitCode(IntEnum):
     """Documented in `sos-journal --help`; scripts may rely on them."""
 
     DONE = 0
@@ -39,9 +39,9 @@ Exit codes:
   6  access denied                 130  interrupted"""
 
 _BY_CODE: Final = {
-    ExitCode.USAGE: (JournalCode.BAD_PATH, JournalCode.BAD_REQUEST, JournalCode.TOO_LARGE),
-    ExitCode.NOT_FOUND: (JournalCode.NOT_FOUND, JournalCode.VOLUME_NOT_FOUND, JournalCode.OUT_OF_RETENTION),
-    ExitCode.CONFLICT: (
+    JournalExitCode.USAGE: (JournalCode.BAD_PATH, JournalCode.BAD_REQUEST, JournalCode.TOO_LARGE),
+    JournalExitCode.NOT_FOUND: (JournalCode.NOT_FOUND, JournalCode.VOLUME_NOT_FOUND, JournalCode.OUT_OF_RETENTION),
+    JournalExitCode.CONFLICT: (
         JournalCode.ALREADY_EXISTS,
         JournalCode.IS_DIRECTORY,
         JournalCode.NOT_DIRECTORY,
@@ -49,26 +49,26 @@ _BY_CODE: Final = {
         JournalCode.VOLUME_EXISTS,
         JournalCode.CHANGED,
     ),
-    ExitCode.FENCED: (JournalCode.FENCED, JournalCode.EXPIRED, JournalCode.NOT_OWNER),
-    ExitCode.ACCESS: (JournalCode.AUTH, JournalCode.DENIED),
-    ExitCode.SPACE: (JournalCode.NO_SPACE,),
-    ExitCode.DAMAGED: (JournalCode.DAMAGED, JournalCode.LOST, JournalCode.TOO_NEW),
-    ExitCode.UNAVAILABLE: (JournalCode.UNAVAILABLE, JournalCode.SHUTTING_DOWN, JournalCode.LOCKED),
-    ExitCode.PROTOCOL: (
+    JournalExitCode.FENCED: (JournalCode.FENCED, JournalCode.EXPIRED, JournalCode.NOT_OWNER),
+    JournalExitCode.ACCESS: (JournalCode.AUTH, JournalCode.DENIED),
+    JournalExitCode.SPACE: (JournalCode.NO_SPACE,),
+    JournalExitCode.DAMAGED: (JournalCode.DAMAGED, JournalCode.LOST, JournalCode.TOO_NEW),
+    JournalExitCode.UNAVAILABLE: (JournalCode.UNAVAILABLE, JournalCode.SHUTTING_DOWN, JournalCode.LOCKED),
+    JournalExitCode.PROTOCOL: (
         JournalCode.VERSION,
         JournalCode.PROTOCOL,
         JournalCode.UNSUPPORTED,
         JournalCode.LIMIT,
         JournalCode.TOO_SLOW,
     ),
-    ExitCode.OUTCOME_UNKNOWN: (JournalCode.OUTCOME_UNKNOWN,),
+    JournalExitCode.OUTCOME_UNKNOWN: (JournalCode.OUTCOME_UNKNOWN,),
 }
 _EXIT_OF: Final = {code: exit_code for exit_code, codes in _BY_CODE.items() for code in codes}
 assert set(_EXIT_OF) == set(JournalCode), "every error has an exit code"
 
 
-def exit_code_of(error: SosError) -> ExitCode:
+def exit_code_of(error: SosError) -> JournalExitCode:
     """What a command that ends with this error exits with."""
     if isinstance(error, JournalError):
         return _EXIT_OF[error.code]
-    return ExitCode(exit_code_for(error))
+    return JournalExitCode(exit_code_for(error))

@@ -17,22 +17,22 @@ from journal.cli.output import print_json, size_text, time_text
 from journal.cli.running import run_async
 from journal.cli.views import open_log
 from journal.records.change import (
-    Abandon,
-    Append,
+    AbandonChange,
+    AppendChange,
     Change,
-    Chunk,
-    Claim,
-    Commit,
-    Delete,
-    MakeDirectory,
-    Mark,
-    Pin,
-    Put,
-    Release,
-    Relocate,
-    Rename,
-    Trim,
-    Truncate,
+    ChunkChange,
+    ClaimChange,
+    CommitChange,
+    DeleteChange,
+    MakeDirectoryChange,
+    MarkChange,
+    PinChange,
+    PutChange,
+    ReleaseChange,
+    RelocateChange,
+    RenameChange,
+    TrimChange,
+    TruncateChange,
     decode_change,
 )
 from journal.records.paths import is_within
@@ -175,11 +175,19 @@ def _decoded(record: Record) -> Change | SegmentHeader:
 
 def _paths(record: Record) -> tuple[str, ...]:
     match _decoded(record):
-        case Rename(source=source, target=target):
+        case RenameChange(source=source, target=target):
             return (source, target)
-        case Put() | Commit() | Append() | Truncate() | Delete() | MakeDirectory() | Relocate() as change:
+        case (
+            PutChange()
+            | CommitChange()
+            | AppendChange()
+            | TruncateChange()
+            | DeleteChange()
+            | MakeDirectoryChange()
+            | RelocateChange() as change
+        ):
             return (change.path,)
-        case Claim(path=path) | Release(path=path):
+        case ClaimChange(path=path) | ReleaseChange(path=path):
             return (path,)
     return ()
 
@@ -187,27 +195,33 @@ def _paths(record: Record) -> tuple[str, ...]:
 def _described(record: Record) -> dict[str, object]:
     """What a record says, in the order in which a person wants to read it."""
     match _decoded(record):
-        case Put(path=path) | Delete(path=path) | MakeDirectory(path=path) | Append(path=path) | Release(path=path):
+        case (
+            PutChange(path=path)
+            | DeleteChange(path=path)
+            | MakeDirectoryChange(path=path)
+            | AppendChange(path=path)
+            | ReleaseChange(path=path)
+        ):
             return {"path": path}
-        case Commit(path=path, size=size):
+        case CommitChange(path=path, size=size):
             return {"path": path, "size": size}
-        case Truncate(path=path, size=size):
+        case TruncateChange(path=path, size=size):
             return {"path": path, "size": size}
-        case Rename(source=source, target=target):
+        case RenameChange(source=source, target=target):
             return {"source": source, "target": target}
-        case Relocate(path=path, object=name):
+        case RelocateChange(path=path, object=name):
             return {"path": path, "from": name}
-        case Chunk(upload=upload, offset=offset):
+        case ChunkChange(upload=upload, offset=offset):
             return {"upload": upload, "offset": offset}
-        case Abandon(upload=upload):
+        case AbandonChange(upload=upload):
             return {"upload": upload}
-        case Mark(values=values):
+        case MarkChange(values=values):
             return dict(values)
-        case Trim(lsn=lsn):
+        case TrimChange(lsn=lsn):
             return {"to_lsn": lsn}
-        case Claim(path=path, application=application, start_time=start_time):
+        case ClaimChange(path=path, application=application, start_time=start_time):
             return {"path": path, "application": application, "start_time": start_time}
-        case Pin(name=name, lsn=lsn, expires_ms=expires_ms):
+        case PinChange(name=name, lsn=lsn, expires_ms=expires_ms):
             return {"pin": name, "at_lsn": lsn, "expires_ms": expires_ms}
         case SegmentHeader() as segment:
             return {"epoch": segment.epoch, "holder": segment.holder.hex(), "accepted_loss": segment.accepted_loss}

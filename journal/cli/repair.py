@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from journal.cli.exit_codes import ExitCode
+from journal.cli.exit_codes import JournalExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.log import line_of_record, value_of_record
 from journal.cli.options import Access, Style, access_options, style_options
@@ -136,7 +136,7 @@ async def _repair(location: Location, dry_run: bool, style: Style, access: Acces
                 click.echo(f"{mark}: {printable(one.copy.label)}: {printable(one.object)}: {printable(words)}")
     if not repairs and not style.json:
         click.echo(_LAST_SEGMENT if left else "every copy that answers is whole")
-    finish(ExitCode.DAMAGED if failed or left else ExitCode.DONE)
+    finish(JournalExitCode.DAMAGED if failed or left else JournalExitCode.DONE)
 
 
 async def _try(reader: VolumeReader, one: Repair) -> tuple[str, str]:

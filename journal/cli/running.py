@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 import trio
 
-from journal.cli.exit_codes import ExitCode, exit_code_of
+from journal.cli.exit_codes import JournalExitCode, exit_code_of
 from journal.cli.output import BAD
 from sos_client.printable import printable
 from sos_client.wire.errors import SosError
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 _EXIT_OF_ERRNO: Final = {
-    errno.ENOSPC: ExitCode.SPACE,
-    errno.EDQUOT: ExitCode.SPACE,
-    errno.EACCES: ExitCode.ACCESS,
-    errno.EPERM: ExitCode.ACCESS,
-    errno.EROFS: ExitCode.ACCESS,
-    errno.ENOENT: ExitCode.NOT_FOUND,
-    errno.ENOTDIR: ExitCode.NOT_FOUND,
+    errno.ENOSPC: JournalExitCode.SPACE,
+    errno.EDQUOT: JournalExitCode.SPACE,
+    errno.EACCES: JournalExitCode.ACCESS,
+    errno.EPERM: JournalExitCode.ACCESS,
+    errno.EROFS: JournalExitCode.ACCESS,
+    errno.ENOENT: JournalExitCode.NOT_FOUND,
+    errno.ENOTDIR: JournalExitCode.NOT_FOUND,
 }
 """What a plain directory or file may refuse. Anything else is a mistake here, or a machine that fails."""
 
@@ -59,46 +59,46 @@ def run_command(command: click.Command, program: str = "sos-journal") -> NoRetur
             stream.reconfigure(errors="backslashreplace")
     try:
         command.main(prog_name=program, standalone_mode=False)
-        code = ExitCode.DONE
+        code = JournalExitCode.DONE
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(file=shown)
         click.echo("\n".join(map(printable, shown.getvalue().split("\n"))), nl=False, err=True)
-        code = ExitCode.USAGE
+        code = JournalExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        code = ExitCode.INTERRUPTED
+        code = JournalExitCode.INTERRUPTED
     except _PipeClosedError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in the buffer
-        code = ExitCode.DONE
+        code = JournalExitCode.DONE
     except VerdictError as error:
         code = error.code
     except SosError as error:
         complain(getattr(error, "message", None) or str(error))
         code = exit_code_of(error)
     except OSError as error:
-        code = _EXIT_OF_ERRNO.get(error.errno or 0, ExitCode.UNEXPECTED)
-        where = error.filename or ("what is written to" if code is ExitCode.SPACE else "the system")
+        code = _EXIT_OF_ERRNO.get(error.errno or 0, JournalExitCode.UNEXPECTED)
+        where = error.filename or ("what is written to" if code is JournalExitCode.SPACE else "the system")
         complain(f"{where}: {error.strerror or error}")
     except Exception as error:  # the last one: a person gets a sentence, whoever asks gets the traceback
         if os.environ.get("SOS_DEBUG"):
             traceback.print_exc()
         complain(f"a mistake in {program}: {type(error).__name__}: {error} (SOS_DEBUG=1 shows where)")
-        code = ExitCode.UNEXPECTED
+        code = JournalExitCode.UNEXPECTED
     sys.exit(code)
 
 
 class VerdictError(Exception):
     """A check ran to its end and was printed; the exit code says how it went."""
 
-    def __init__(self, code: ExitCode) -> None:
+    def __init__(self, code: JournalExitCode) -> None:
         super().__init__(code.name)
         self.code = code
 
 
-def finish(code: ExitCode) -> None:
+def finish(code: JournalExitCode) -> None:
     """Exit with a verdict, unless all is well."""
-    if code != ExitCode.DONE:
+    if code != JournalExitCode.DONE:
         raise VerdictError(code)
 
 

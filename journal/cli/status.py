@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from journal.cli.exit_codes import ExitCode
+from journal.cli.exit_codes import JournalExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import (
@@ -37,7 +37,7 @@ from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
     from journal.copies.copies import Copy
-    from journal.copies.promise import Finding
+    from journal.copies.promise import PromiseFinding
     from journal.copies.volume_reader import VolumeReader
     from journal.image.image import Image
     from journal.records.segment import SegmentHeader
@@ -47,7 +47,7 @@ SERVICE_SECONDS_MAX: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberStatus:
+class CopyStatus:
     """One copy, compared with the newest."""
 
     label: str
@@ -92,10 +92,10 @@ async def _status(location: Location, style: Style, access: Access) -> None:
         holdings = await survey(reader, faults)
         findings = judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings)
         findings = findings if access.servers else []  # a directory alone says nothing about members
-        members += [MemberStatus(label=a, verdict="SILENT") for a in access.servers if a not in _labels(members)]
+        members += [CopyStatus(label=a, verdict="SILENT") for a in access.servers if a not in _labels(members)]
         if all(member.verdict != "SILENT" for member in members):  # who may be one of them under another name
             unread = unread_members(reader, access)
-            members += [MemberStatus(label=address, verdict="UNKNOWN", remark=why) for address, why in unread]
+            members += [CopyStatus(label=address, verdict="UNKNOWN", remark=why) for address, why in unread]
     known = {member.identity for member in members if member.identity}
     missing = [one for one in reader.header.membership.members if one.identity.hex() not in known]
     verdict = _verdict(members, findings, missing=bool(access.servers and missing))
@@ -103,7 +103,7 @@ async def _status(location: Location, style: Style, access: Access) -> None:
         print_json(_as_json(reader, image, members, verdict, findings, service))
     else:
         _print(reader, image, members, verdict, findings, service, style)
-    finish({"OK": ExitCode.DONE, "WARNING": ExitCode.WARNING}.get(verdict, ExitCode.DAMAGED))
+    finish({"OK": JournalExitCode.DONE, "WARNING": JournalExitCode.WARNING}.get(verdict, JournalExitCode.DAMAGED))
 
 
 async def _asked(access: Access, volume: str) -> VolumeDescription | None:
@@ -115,26 +115,26 @@ async def _asked(access: Access, volume: str) -> VolumeDescription | None:
     return None
 
 
-def _labels(members: list[MemberStatus]) -> set[str]:
+def _labels(members: list[CopyStatus]) -> set[str]:
     return {member.label for member in members}
 
 
-def _verdict(members: list[MemberStatus], findings: list[Finding], *, missing: bool) -> str:
+def _verdict(members: list[CopyStatus], findings: list[PromiseFinding], *, missing: bool) -> str:
     doubtful = missing or any(member.verdict != "OK" for member in members)
     worst = max((finding.verdict for finding in findings), default=Verdict.OK)
     return max(worst, Verdict.WARNING if doubtful else Verdict.OK).name
 
 
-async def _member(reader: VolumeReader, copy: Copy, fault: str | None) -> MemberStatus:
+async def _member(reader: VolumeReader, copy: Copy, fault: str | None) -> CopyStatus:
     problem = reader.problems.get(copy.label)
     if problem is not None:
-        return MemberStatus(label=copy.label, verdict="FAILURE", remark=problem.message)
+        return CopyStatus(label=copy.label, verdict="FAILURE", remark=problem.message)
     end, newest = reader.chain.ends[copy.label], max(reader.chain.ends.values(), key=lambda one: one.lsn)
     mine = [size for (label, _), size in reader.chain.sizes.items() if label == copy.label]
     lag = max(0, reader.acknowledged_lsn - end.lsn)
     lacks = lacking(reader, copy.label) if isinstance(copy, MemberCopy) else []
     lacks += [] if fault is None else [fault]
-    base = MemberStatus(
+    base = CopyStatus(
         label=copy.label,
         verdict="LAGS" if lag else "LACKS" if lacks else "OK",
         remark="" if lag or not lacks else lacks[0],
@@ -165,9 +165,9 @@ async def _member(reader: VolumeReader, copy: Copy, fault: str | None) -> Member
 def _print(
     reader: VolumeReader,
     image: Image,
-    members: list[MemberStatus],
+    members: list[CopyStatus],
     verdict: str,
-    findings: list[Finding],
+    findings: list[PromiseFinding],
     service: VolumeDescription | None,
     style: Style,
 ) -> None:
@@ -224,9 +224,9 @@ def _retention(header: SegmentHeader, service: VolumeDescription | None) -> str:
 def _as_json(
     reader: VolumeReader,
     image: Image,
-    members: list[MemberStatus],
+    members: list[CopyStatus],
     verdict: str,
-    findings: list[Finding],
+    findings: list[PromiseFinding],
     service: VolumeDescription | None,
 ) -> dict[str, object]:
     header = reader.header

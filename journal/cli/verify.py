@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
-from journal.cli.exit_codes import ExitCode
+from journal.cli.exit_codes import JournalExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, note, print_json, progress, size_text
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 COLOUR_OF = {Verdict.OK: GOOD, Verdict.WARNING: DOUBTFUL, Verdict.FAILURE: BAD}
 _EXIT_OF = {
-    Verdict.OK: ExitCode.DONE,
-    Verdict.WARNING: ExitCode.WARNING,
-    Verdict.FAILURE: ExitCode.DAMAGED,
+    Verdict.OK: JournalExitCode.DONE,
+    Verdict.WARNING: JournalExitCode.WARNING,
+    Verdict.FAILURE: JournalExitCode.DAMAGED,
 }
 
 
@@ -55,7 +55,7 @@ def verify(*, location: Location, restore: bool, spark: bool, style: Style, acce
 
 
 async def _verify(location: Location, restore: bool, spark: bool, style: Style, access: Access) -> None:  # noqa: FBT001
-    codes = [ExitCode.DONE]
+    codes = [JournalExitCode.DONE]
     access = await log_access(access, location.volume)
     async with open_log(access, location.volume) as reader:
         with progress("verifying", bytes_to_verify(reader)) as advance:
@@ -83,9 +83,11 @@ async def _verify(location: Location, restore: bool, spark: bool, style: Style, 
     finish(max(codes, key=_badness))
 
 
-async def _contents(reader: VolumeReader, location: Location, style: Style, *, restore: bool, spark: bool) -> ExitCode:
+async def _contents(
+    reader: VolumeReader, location: Location, style: Style, *, restore: bool, spark: bool
+) -> JournalExitCode:
     """What the log adds up to. If damage is in the way, that is the verdict, whatever reading it ends with."""
-    codes = [ExitCode.DONE]
+    codes = [JournalExitCode.DONE]
     try:
         view = LogView(reader, await reader.image(Now()))
         if restore:
@@ -100,12 +102,12 @@ async def _contents(reader: VolumeReader, location: Location, style: Style, *, r
         if error.code is not JournalCode.OUT_OF_RETENTION:
             raise
         note(error.message)
-        return ExitCode.DAMAGED
+        return JournalExitCode.DAMAGED
     return max(codes, key=_badness)
 
 
-def _badness(code: ExitCode) -> int:
-    return (ExitCode.DONE, ExitCode.WARNING, ExitCode.DAMAGED).index(code)
+def _badness(code: JournalExitCode) -> int:
+    return (JournalExitCode.DONE, JournalExitCode.WARNING, JournalExitCode.DAMAGED).index(code)
 
 
 async def _restore_in_scratch(view: LogView, location: Location, style: Style) -> None:

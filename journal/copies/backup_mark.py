@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import DamagedJournalError, JournalCode, damaged
-from journal.records.record import CHAIN_BYTES, NUMBER_MAX, Chain, Lsn
+from journal.records.record import CHAIN_BYTES, NUMBER_MAX, ChainHash, Lsn
 from journal.records.segment import IDENTITY_BYTES
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ProtocolError
@@ -45,7 +45,7 @@ class BackupMark:
 
     volume_id: bytes
     lsn: Lsn
-    chain: Chain  # at this LSN: says of which history it is
+    chain: ChainHash  # at this LSN: says of which history it is
     objects: Mapping[str, MarkedObject]
 
 
@@ -83,7 +83,7 @@ def _mark_of(value: object) -> BackupMark:
             raise _no_mark("it does not say what a mark says")
     if (len(volume_id), len(chain), len(objects)) != (IDENTITY_BYTES, CHAIN_BYTES, len(listed)) or not _can_be(lsn):
         raise _no_mark("it says what cannot be")
-    return BackupMark(volume_id=volume_id, lsn=Lsn(lsn), chain=Chain(chain), objects=objects)
+    return BackupMark(volume_id=volume_id, lsn=Lsn(lsn), chain=ChainHash(chain), objects=objects)
 
 
 def _object_of(value: object) -> tuple[str, MarkedObject]:

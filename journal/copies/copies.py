@@ -14,7 +14,7 @@ from journal.disk.disk import DiskLockedError, OpenMode, open_disk
 from journal.errors import OF_SERVERS, JournalCode, JournalError, UnavailableError, damaged, journal_error, refused
 from journal.image.index_snapshot import parse_snapshot_name
 from journal.records.segment import parse_segment_name
-from journal.records.stored_objects import StoredObject, next_name, standing_objects
+from journal.records.stored_objects import CopiedObject, next_name, standing_objects
 from sos_client.attempts import Deadlines
 from sos_client.client import NamespaceInfo, SosClient, open_client
 from sos_client.wire.errors import DamagedError, ErrorCode, RefusedError, SosError
@@ -36,7 +36,7 @@ class Copy(Protocol):
 
     label: str
 
-    async def list(self) -> dict[str, StoredObject]:
+    async def list(self) -> dict[str, CopiedObject]:
         """Every segment and index snapshot that it has.
 
         RefusedByVolumeError (VOLUME_NOT_FOUND) if it has no such volume.
@@ -58,10 +58,10 @@ class DirectoryCopy:
         self._folder = folder
         self._locked = False
 
-    async def list(self) -> dict[str, StoredObject]:
+    async def list(self) -> dict[str, CopiedObject]:
         with _disk_errors(self.label):
             sizes = await self._disk.file_sizes(self._folder)
-        return {name: StoredObject(name=name, size=size) for name, size in sizes.items() if _is_ours(name)}
+        return {name: CopiedObject(name=name, size=size) for name, size in sizes.items() if _is_ours(name)}
 
     async def read(self, name: str, offset: int, length: int) -> bytes:
         with _disk_errors(self.label):
@@ -115,11 +115,11 @@ class MemberCopy:
         self._volume = volume
         self._stored_as: dict[str, str] | None = None  # as listed last, of what was written anew
 
-    async def list(self) -> dict[str, StoredObject]:
+    async def list(self) -> dict[str, CopiedObject]:
         with _server_errors(self.label, self._volume):
             standing = standing_objects(
                 [
-                    StoredObject(name=info.name, size=info.size, sealed=info.sealed, damaged=info.damaged)
+                    CopiedObject(name=info.name, size=info.size, sealed=info.sealed, damaged=info.damaged)
                     async for info in self.client.list_all(self._volume)
                 ]
             )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from journal.copies.copies import DirectoryCopy
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, damaged, refused
-from journal.records.chain_rules import Link, chain_of
+from journal.records.chain_rules import ChainLink, chain_of
 from journal.records.record import HEADER_BYTES, META_BYTES_MAX, Lsn, Record, RecordHeader
-from journal.records.record import Chain as ChainValue
+from journal.records.record import ChainHash as ChainValue
 from journal.records.segment import SegmentHeader, SegmentReader, decode_segment_header, parse_segment_name
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ class CopyEnd:
 
 
 @dataclasses.dataclass(slots=True)
-class Chain:
+class History:
     """The retained history, oldest first, as the newest header tells it."""
 
     copies: tuple[Copy, ...]
-    links: tuple[Link, ...]
+    links: tuple[ChainLink, ...]
     headers: dict[str, SegmentHeader]
     times: dict[str, int]  # when each segment was opened
     sizes: dict[tuple[str, str], int]  # (copy, object)
@@ -89,7 +89,7 @@ class Chain:
         bases = (self.headers[link.segment].base for link in self.links)
         return {base.end: base.chain for base in bases if base is not None}
 
-    def object_at(self, lsn: int) -> Link:
+    def object_at(self, lsn: int) -> ChainLink:
         """The segment that a record at `lsn` lies in."""
         return next(link for link in reversed(self.links) if link.start <= lsn)
 
@@ -109,14 +109,14 @@ class Chain:
                     if record.header.lsn >= start:
                         yield record
 
-    def _position(self, link: Link, start: int) -> Position:
+    def _position(self, link: ChainLink, start: int) -> Position:
         """Where to begin in a segment whose records from `start` on are wanted."""
         known = self.positions.get(link.segment)
         limit = start if link.end is None else min(start, link.end)
         return dataclasses.replace(known) if known and known.lsn <= limit else Position(lsn=Lsn(link.start))
 
     async def segment_records(
-        self, link: Link, stop: int, *, start: int = 0, payloads: bool
+        self, link: ChainLink, stop: int, *, start: int = 0, payloads: bool
     ) -> AsyncGenerator[Record, None]:
         """Records of one segment before `stop`. DAMAGED or LOST if no copy has the next one whole."""
         at = self._position(link, start)
@@ -138,7 +138,7 @@ class Chain:
 
 
 async def _records_of(
-    copy: Copy, link: Link, at: Position, stop: int, *, payloads: bool
+    copy: Copy, link: ChainLink, at: Position, stop: int, *, payloads: bool
 ) -> AsyncGenerator[Record, None]:
     """Records from `at` on, as long as this copy has them whole; moves `at` along."""
     reader = SegmentReader(lsn=at.lsn, chain=at.chain, payloads=payloads)
@@ -163,7 +163,7 @@ async def _records_of(
             piece_bytes = SKIPPING_PIECE_BYTES if is_stepping else min(2 * piece_bytes, PIECE_BYTES)
 
 
-async def read_chain(volume: str, copies: Sequence[Copy], *, known: Chain | None = None) -> Chain:
+async def read_chain(volume: str, copies: Sequence[Copy], *, known: History | None = None) -> History:
     """The chain that these copies tell. VOLUME_NOT_FOUND, UNAVAILABLE (no copy answers), LOST, DAMAGED, TOO_NEW.
 
     What was read before (`known`) is not read again: headers and records never change.
@@ -188,7 +188,7 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: Chain | None
     if not headers.whole:
         raise _nothing_found(volume, problems)
     links = _links(headers.whole, answering)
-    chain = Chain(
+    chain = History(
         copies=tuple(answering),
         links=links,
         headers=headers.whole,
@@ -207,7 +207,7 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: Chain | None
     return chain
 
 
-async def _end_of(chain: Chain, copy: Copy, before: CopyEnd | None) -> CopyEnd:
+async def _end_of(chain: History, copy: Copy, before: CopyEnd | None) -> CopyEnd:
     """Where a copy's newest segment of the chain ends, and what its records say was acknowledged (torn ones, too)."""
     for link in reversed(chain.links):
         size = chain.sizes.get((copy.label, link.segment), 0)
@@ -248,7 +248,7 @@ class _Headers:
                 raise error
 
 
-async def _read_headers(copies: Sequence[Copy], sizes: dict[tuple[str, str], int], known: Chain | None) -> _Headers:
+async def _read_headers(copies: Sequence[Copy], sizes: dict[tuple[str, str], int], known: History | None) -> _Headers:
     """Each segment's header from the first copy that has it whole. TOO_NEW at once."""
     found = _Headers()
     if known is not None:
@@ -297,7 +297,7 @@ async def read_header(copy: Copy, name: str) -> Record | None:
     return None
 
 
-def _links(headers: dict[str, SegmentHeader], copies: Sequence[Copy]) -> tuple[Link, ...]:
+def _links(headers: dict[str, SegmentHeader], copies: Sequence[Copy]) -> tuple[ChainLink, ...]:
     """The chain. A service's directory alone is a cache: what it has in one piece up to now, if that is not all."""
     try:
         return chain_of([header.facts for header in headers.values()])
@@ -305,10 +305,10 @@ def _links(headers: dict[str, SegmentHeader], copies: Sequence[Copy]) -> tuple[L
         if not all(isinstance(copy, DirectoryCopy) for copy in copies):
             raise
     current = max(headers.values(), key=lambda header: header.facts.age)
-    links = [Link(segment=str(current.name), start=current.start, end=None)]
+    links = [ChainLink(segment=str(current.name), start=current.start, end=None)]
     while current.base is not None and current.base.segment in headers:
         end, current = current.base.end, headers[current.base.segment]
-        links.append(Link(segment=str(current.name), start=current.start, end=end))
+        links.append(ChainLink(segment=str(current.name), start=current.start, end=end))
     return tuple(reversed(links))
 
 

@@ -14,25 +14,25 @@ from journal.errors import DamagedJournalError, JournalError
 from journal.records.chain_rules import lost
 from journal.records.record import Lsn
 from journal.records.segment import SegmentReader
-from journal.records.stored_objects import StoredObject, next_name, standing_objects
+from journal.records.stored_objects import CopiedObject, next_name, standing_objects
 from sos_client.wire.errors import ErrorCode, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from journal.copies.copies import Copy
-    from journal.records.chain_rules import Link
-    from journal.records.record import Chain
+    from journal.records.chain_rules import ChainLink
+    from journal.records.record import ChainHash
     from sos_client.client import SosClient
 
-Known: TypeAlias = "tuple[Lsn, Chain]"
+Known: TypeAlias = "tuple[Lsn, ChainHash]"
 """A place where a record begins, and the chain value before it."""
 
 _PIECE_BYTES: Final = 1 << 20
 
 
 async def verified_bytes(
-    copies: Sequence[Copy], link: Link, *, start: int, end: int, known: Known | None = None
+    copies: Sequence[Copy], link: ChainLink, *, start: int, end: int, known: Known | None = None
 ) -> AsyncGenerator[bytes, None]:
     """The segment's bytes in LSNs [start, end), each record checked; another copy steps in where one is not whole.
 
@@ -57,8 +57,8 @@ async def verified_bytes(
 
 
 async def _checked(
-    copy: Copy, link: Link, lsn: Lsn, chain: Chain | None, end: int
-) -> AsyncGenerator[tuple[bytes, Lsn, Chain | None], None]:
+    copy: Copy, link: ChainLink, lsn: Lsn, chain: ChainHash | None, end: int
+) -> AsyncGenerator[tuple[bytes, Lsn, ChainHash | None], None]:
     """(bytes of whole records, the LSN and chain value behind them) as long as this copy has them."""
     reader = SegmentReader(lsn=lsn, chain=chain, payloads=False)
     held = bytearray()
@@ -94,20 +94,20 @@ class Filling:
         self._volume = volume
         self._epoch = epoch
         self._holder = holder
-        self._objects: dict[str, StoredObject] = {}  # as listed last
+        self._objects: dict[str, CopiedObject] = {}  # as listed last
 
     async def sizes(self) -> dict[str, tuple[int, bool]]:
         """(size, sealed) of each object that the member has."""
         self._objects = standing_objects(
             [
-                StoredObject(name=info.name, size=info.size, sealed=info.sealed)
+                CopiedObject(name=info.name, size=info.size, sealed=info.sealed)
                 async for info in self._client.list_all(self._volume)
             ]
         )
         return {name: (one.size, one.sealed) for name, one in self._objects.items()}
 
     async def segment(
-        self, link: Link, *, size: int, end: int, copies: Sequence[Copy], known: Known | None = None
+        self, link: ChainLink, *, size: int, end: int, copies: Sequence[Copy], known: Known | None = None
     ) -> None:
         """Append what the member lacks of a segment, of which it has `size` bytes, up to LSN `end`."""
         if link.start + size >= end:
@@ -118,7 +118,7 @@ class Filling:
             async for piece in verified_bytes(copies, link, start=link.start + size, end=end, known=known):
                 await stream.send(piece)
 
-    async def anew(self, link: Link, *, end: int, copies: Sequence[Copy]) -> None:
+    async def anew(self, link: ChainLink, *, end: int, copies: Sequence[Copy]) -> None:
         """Write a segment once more, up to LSN `end`: what the member has of it is damaged, or sealed too early.
 
         LOST if the copies together, the member's own included, have it not whole.

@@ -38,19 +38,19 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class PromiseFinding:
     """Something about the volume as a whole, for people."""
 
     verdict: Verdict
     what: str
 
 
-def judge(membership: Membership, *, epoch: int, holdings: Sequence[Holding]) -> list[Finding]:
+def judge(membership: Membership, *, epoch: int, holdings: Sequence[Holding]) -> list[PromiseFinding]:
     """What is wrong with the volume, given its newest header and what was found. Nothing: any k−1 may be lost now."""
     findings = [*_whole(membership, holdings), *_claims(membership, epoch, holdings)]
     if membership.replaces is not None:
         what = "a change of members has not come to its end: until the next takeover ends it, both old and new count"
-        findings.append(Finding(verdict=Verdict.WARNING, what=what))
+        findings.append(PromiseFinding(verdict=Verdict.WARNING, what=what))
     return findings
 
 
@@ -59,7 +59,7 @@ def is_proven(membership: Membership, holding_header: Iterable[Member]) -> bool:
     return is_durable(membership, holding_header)
 
 
-def _whole(membership: Membership, holdings: Sequence[Holding]) -> list[Finding]:
+def _whole(membership: Membership, holdings: Sequence[Holding]) -> list[PromiseFinding]:
     whole = {one.member for one in holdings if not one.lacks}
     findings = []
     for configuration in membership.configurations:
@@ -69,11 +69,11 @@ def _whole(membership: Membership, holdings: Sequence[Holding]) -> list[Finding]
                 f"only {count} of {len(configuration.members)} members hold, as far as they were read, all that is "
                 f"needed to come back from each alone; {needed} must: if one is lost, acknowledged changes may be, too"
             )
-            findings.append(Finding(verdict=Verdict.FAILURE, what=what))
+            findings.append(PromiseFinding(verdict=Verdict.FAILURE, what=what))
     return findings
 
 
-def _claims(membership: Membership, epoch: int, holdings: Sequence[Holding]) -> list[Finding]:
+def _claims(membership: Membership, epoch: int, holdings: Sequence[Holding]) -> list[PromiseFinding]:
     """Claims newer than the newest header: an attempt under way, one that failed, or somebody who may fence."""
     newer = [one for one in holdings if one.epoch > epoch]
     if not newer:
@@ -89,4 +89,4 @@ def _claims(membership: Membership, epoch: int, holdings: Sequence[Holding]) -> 
         what += (
             f"; no epoch is left above {EPOCH_MAX}: such a member can be read, but never be written again: replace it"
         )
-    return [Finding(verdict=verdict, what=what)]
+    return [PromiseFinding(verdict=verdict, what=what)]

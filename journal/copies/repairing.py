@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from journal.copies.copies import Copy
     from journal.copies.verification import CopyReport
     from journal.copies.volume_reader import VolumeReader
-    from journal.records.chain_rules import Link
+    from journal.records.chain_rules import ChainLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ async def carry_out(reader: VolumeReader, repair: Repair, progress: Callable[[in
     return len(data)
 
 
-async def read_segment(link: Link, copies: Sequence[Copy], *, stop: int) -> bytes:
+async def read_segment(link: ChainLink, copies: Sequence[Copy], *, stop: int) -> bytes:
     """The segment's bytes up to `stop`, every record checked, from copies that complete each other.
 
     LOST if they do not.

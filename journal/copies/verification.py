@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from journal.copies.copies import Copy
     from journal.copies.volume_reader import VolumeReader
-    from journal.records.chain_rules import Link
+    from journal.records.chain_rules import ChainLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ async def _verify_segments(
         report.remarks.append(f"{off_chain} segments that are not part of the retained chain")
 
 
-def _note_missing(reader: VolumeReader, copy: Copy, link: Link, report: CopyReport) -> None:
+def _note_missing(reader: VolumeReader, copy: Copy, link: ChainLink, report: CopyReport) -> None:
     """A service's directory is a cache: what it has not, members have. Of a member, or the only copy, it is a fault."""
     if isinstance(copy, DirectoryCopy) and len(reader.copies) > 1:
         report.remarks.append(f"{link.segment} is not here; it is fetched when it is needed")
@@ -139,7 +139,13 @@ def _note_missing(reader: VolumeReader, copy: Copy, link: Link, report: CopyRepo
 
 
 async def _verify_segment(
-    reader: VolumeReader, copy: Copy, link: Link, report: CopyReport, progress: Callable[[int], None], *, closed: bool
+    reader: VolumeReader,
+    copy: Copy,
+    link: ChainLink,
+    report: CopyReport,
+    progress: Callable[[int], None],
+    *,
+    closed: bool,
 ) -> None:
     """Records up to where the segment counts; for the last one, up to what is acknowledged."""
     stop = reader.acknowledged_lsn if link.end is None else link.end
@@ -165,7 +171,7 @@ async def _verify_segment(
             report.faults.append(Fault(object=link.segment, what=error.message, lsn=records.lsn))
 
 
-def _check_records(records: SegmentReader, link: Link, report: CopyReport) -> bool:
+def _check_records(records: SegmentReader, link: ChainLink, report: CopyReport) -> bool:
     """Take every whole record; False if no further record can be found in this segment."""
     while True:
         try:

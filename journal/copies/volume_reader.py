@@ -11,13 +11,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from journal.checkpoint.layout import batch_of
-from journal.copies.history import Chain, read_chain
+from journal.copies.history import History, read_chain
 from journal.errors import DamagedJournalError, JournalCode, JournalError, damaged, refused
 from journal.image.image import Image
 from journal.image.index_snapshot import checked_snapshot, snapshots_on_chain
 from journal.image.nodes import Extent
 from journal.records.chain_rules import lost
-from journal.records.change import Commit, Put, Rename, decode_change
+from journal.records.change import CommitChange, PutChange, RenameChange, decode_change
 from journal.records.moments import AtBatch, AtLsn, AtTime
 from journal.records.paths import join
 from journal.records.record import PAYLOAD_BYTES_MAX, Kind, Lsn
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from journal.copies.copies import Copy
-    from journal.records.chain_rules import Link
+    from journal.records.chain_rules import ChainLink
     from journal.records.moments import Moment
-    from journal.records.record import Chain as ChainValue
+    from journal.records.record import ChainHash as ChainValue
     from journal.records.record import Record, RecordHeader
     from journal.records.segment import SegmentHeader
 
@@ -44,8 +44,8 @@ class VolumeReader:
     def __init__(self, volume: str, copies: Sequence[Copy]) -> None:
         self.volume = volume
         self.copies = tuple(copies)
-        self.chain: Chain
-        self._known: Chain | None = None
+        self.chain: History
+        self._known: History | None = None
         self.problems: dict[str, JournalError] = {}  # copies that could not be read, by label
 
     async def refresh(self) -> None:
@@ -199,7 +199,7 @@ class VolumeReader:
         queries = ", ".join(sorted(mine))
         raise refused(JournalCode.BAD_REQUEST, f"several queries have a batch {batch}: say which of {queries}")
 
-    async def _commits_of(self, batch: int, link: Link) -> dict[str, Lsn]:
+    async def _commits_of(self, batch: int, link: ChainLink) -> dict[str, Lsn]:
         """Where this segment has the commit of a batch, query by query."""
         found: dict[str, Lsn] = {}
         end = self.acknowledged_lsn if link.end is None else min(link.end, self.acknowledged_lsn)
@@ -299,8 +299,8 @@ def _target_of(record: Record) -> str | None:
     if record.header.kind not in _MOVING:
         return None
     match decode_change(record.header, record.meta):
-        case Put(path=path) | Commit(path=path):
+        case PutChange(path=path) | CommitChange(path=path):
             return path
-        case Rename(target=target):
+        case RenameChange(target=target):
             return target
     return None

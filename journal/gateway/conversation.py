@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from journal.gateway.metrics import GatewayMetrics
     from journal.volume import ServedVolume
-    from sos_client.serving.access import Access
+    from sos_client.serving.access import AccessRules
     from sos_client.serving.event_log import EventLog
 
 _NAME_SHOWN: Final = 200
@@ -45,11 +45,11 @@ class Volumes(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class GatewaySurroundings:
     """What all connections of a service share."""
 
     volumes: Volumes
-    access: Access
+    access: AccessRules
     log: EventLog
     metrics: GatewayMetrics
     identity: bytes
@@ -64,7 +64,7 @@ class Conversation:
     """The state of one connection's requests. `send` takes one or more whole frames."""
 
     def __init__(
-        self, surroundings: Surroundings, *, grant: Grant, peer: str, send: Callable[[bytes], Awaitable[None]]
+        self, surroundings: GatewaySurroundings, *, grant: Grant, peer: str, send: Callable[[bytes], Awaitable[None]]
     ) -> None:
         self.writing = False
         self._with = surroundings
@@ -128,27 +128,31 @@ class Conversation:
         """The ERROR frame, counted."""
         self._with.metrics.refusals[error.code] += 1
         message = error.message[:_MESSAGE_SHOWN]
-        return encode(m.Refusal(epoch=self.epoch, code=error.code, message=message, fields=tuple(error.fields.items())))
+        return encode(
+            m.RefusalAnswer(epoch=self.epoch, code=error.code, message=message, fields=tuple(error.fields.items()))
+        )
 
     async def _begin(self, type_code: int, request: m.Request | None) -> bool:
         run = requests.RUN.get(type(request))
         if run is not None:
             answer = await self._run(run, request)
-            if isinstance(request, m.Claim | m.Release):
+            if isinstance(request, m.ClaimRequest | m.ReleaseRequest):
                 self._audit_claim(request)
             await self._send(encode(answer))
             return True
         match request:
-            case m.Read():
+            case m.ReadRequest():
                 await self._read(request)
-            case m.WriteOpen():
+            case m.WriteOpenRequest():
                 await self._begin_writing(request)
-            case m.Open():
+            case m.OpenRequest():
                 await self._open_volume(request)
-            case m.Ping():
-                await self._send(encode(m.Pong(epoch=self.epoch, number=request.number, time_ms=self._with.time_ms())))
-            case m.Quit():
-                await self._send(encode(m.Bye()))
+            case m.PingRequest():
+                await self._send(
+                    encode(m.PongAnswer(epoch=self.epoch, number=request.number, time_ms=self._with.time_ms()))
+                )
+            case m.QuitRequest():
+                await self._send(encode(m.ByeAnswer()))
                 return False
             case None:
                 raise _unsupported(type_code)
@@ -163,12 +167,12 @@ class Conversation:
             return await run(volume, request)
         with changing_shared(f"{type(request).__name__} was worked on", foreseen=(JournalError,)):
             self._admit(volume, request)
-            if isinstance(request, m.Claim):
+            if isinstance(request, m.ClaimRequest):
                 whose = self._grant.name if self._with.access.required else ""
                 return await requests.claim(volume, request, whose=whose)
             return await run(volume, request)
 
-    async def _read(self, request: m.Read) -> None:
+    async def _read(self, request: m.ReadRequest) -> None:
         async with aclosing(outgoing(self._permitted(request), request)) as pieces:
             async for piece in pieces:
                 self._check_right(Right.READ)  # tokens are read again while a slow peer takes a large file
@@ -176,7 +180,7 @@ class Conversation:
 
     # ── streamed writes ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _begin_writing(self, request: m.WriteOpen) -> None:
+    async def _begin_writing(self, request: m.WriteOpenRequest) -> None:
         self.writing = True
         self._file = IncomingFile(None)
         try:
@@ -194,17 +198,17 @@ class Conversation:
             except JournalError as error:
                 await self._refuse_early(error)
         match request:
-            case m.Data():
+            case m.FileData():
                 try:
                     await self._file.data(request)
                 except JournalError as error:
                     await self._refuse_early(error)
-            case m.WriteCommit():
+            case m.WriteCommitRequest():
                 self.writing = False
                 with changing_shared("WRITE_COMMIT was worked on", foreseen=(JournalError, ProtocolError)):
                     answer = await self._file.commit(request)
                 await self._answer_file(answer)
-            case m.WriteCancel():
+            case m.WriteCancelRequest():
                 self.writing = False
                 await self._answer_file(await self._file.cancel())
             case _:
@@ -223,7 +227,7 @@ class Conversation:
     def _admit(self, volume: ServedVolume, request: Any) -> None:
         volume.admit(request.stamp.operation, self._grant.sha256)
 
-    async def _open_volume(self, request: m.Open) -> None:
+    async def _open_volume(self, request: m.OpenRequest) -> None:
         rights = self._rights_on(request.volume)
         if not rights:
             raise self._denied(request.volume, "any")
@@ -231,7 +235,7 @@ class Conversation:
         volume = self._with.volumes.owned(request.volume)
         _check_epoch(volume, request.epoch_seen)
         self._volume, self._rights = request.volume, rights
-        await self._send(encode(m.Opened(epoch=volume.epoch, volume=request.volume)))
+        await self._send(encode(m.OpenedAnswer(epoch=volume.epoch, volume=request.volume)))
 
     def _rights_on(self, volume: str) -> frozenset[Right]:
         return frozenset(right for right in Right if self._grant.allows(right, volume))
@@ -259,10 +263,10 @@ class Conversation:
             {"volume": shown, "right": right},
         )
 
-    def _audit_claim(self, request: m.Claim | m.Release) -> None:
+    def _audit_claim(self, request: m.ClaimRequest | m.ReleaseRequest) -> None:
         claim = request.stamp.claim
         self._with.log.audit(
-            "claim" if isinstance(request, m.Claim) else "release",
+            "claim" if isinstance(request, m.ClaimRequest) else "release",
             peer=self._peer,
             token=self._grant.name,
             volume=self._volume,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import JournalCode, journal_error
-from journal.gateway.session import Session
+from journal.gateway.session import GatewaySession
 from journal.gateway.watch import SWEEP_SECONDS, Watch
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.encoding import encode
@@ -19,7 +19,7 @@ from sos_client.net.poller import Poller
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from journal.gateway.conversation import Surroundings
+    from journal.gateway.conversation import GatewaySurroundings
     from sos_client.serving.listener import Accepted
 
 STOP_SECONDS: Final = 10.0
@@ -29,9 +29,9 @@ STOP_SECONDS: Final = 10.0
 class Gateway:
     """`run` in a nursery of the caller's, `converse` for each connection."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: GatewaySurroundings) -> None:
         self._with = surroundings
-        self._sessions: set[Session] = set()
+        self._sessions: set[GatewaySession] = set()
         self._poller: Poller | None = None  # while it is served
         self._stopping = False
         self._empty = trio.Event()
@@ -56,7 +56,7 @@ class Gateway:
         await self.talk(accepted.stream, peer=accepted.peer, greeted=accepted.greeted)
 
     async def talk(self, stream: trio.abc.Stream, *, peer: str, greeted: Callable[[], None] = lambda: None) -> None:
-        session = Session(stream, surroundings=self._with, peer=peer, poller=self._poller, on_greeted=greeted)
+        session = GatewaySession(stream, surroundings=self._with, peer=peer, poller=self._poller, on_greeted=greeted)
         self._sessions.add(session)
         if self._stopping:
             session.leave()
@@ -99,4 +99,4 @@ class Gateway:
 def farewell(code: JournalCode, reason: str) -> bytes:
     """The ERROR for a peer that is turned away before there is a session."""
     fields = (("name", reason), ("maximum", None)) if code is JournalCode.LIMIT else ()
-    return encode(m.Refusal(epoch=0, code=code, message=reason, fields=fields))
+    return encode(m.RefusalAnswer(epoch=0, code=code, message=reason, fields=fields))

@@ -36,7 +36,7 @@ class IncomingFile:
         """At most: what fits one record is not written before there is more of it, or the end."""
         return 0 if self._write is None else min(self._received, PUT_BYTES_MAX)
 
-    async def open(self, request: m.WriteOpen) -> None:
+    async def open(self, request: m.WriteOpenRequest) -> None:
         if self._volume is not None:
             self._write = await self._volume.open_write(
                 request.path,
@@ -46,14 +46,14 @@ class IncomingFile:
                 modified_ms=request.modified_ms,
             )
 
-    async def data(self, data: m.Data) -> None:
+    async def data(self, data: m.FileData) -> None:
         if data.offset != self._received:
             raise ProtocolError(f"DATA at offset {data.offset}, where {self._received} follows")
         self._received += len(data.payload)
         if self._write is not None:
             await self._write.write(bytes(data.payload))
 
-    async def commit(self, commit: m.WriteCommit) -> m.Status | None:
+    async def commit(self, commit: m.WriteCommitRequest) -> m.StatusAnswer | None:
         """The answer, or None if there was one before."""
         if commit.size != self._received:
             raise ProtocolError(f"WRITE_COMMIT of {commit.size} bytes after {self._received} came")
@@ -61,15 +61,15 @@ class IncomingFile:
             return None
         write, self._write = self._write, None  # from here on it may be there: it must not be cancelled
         status = await write.commit()
-        return m.Status(epoch=self._volume.epoch, status=status)
+        return m.StatusAnswer(epoch=self._volume.epoch, status=status)
 
-    async def cancel(self) -> m.Done | None:
+    async def cancel(self) -> m.DoneAnswer | None:
         """The answer, or None if there was one before."""
         if self._write is None or self._volume is None:
             return None
         write, self._write = self._write, None
         await write.cancel()
-        return m.Done(epoch=self._volume.epoch, applied=True)
+        return m.DoneAnswer(epoch=self._volume.epoch, applied=True)
 
     async def forget(self) -> None:
         """It was refused: drop what came and what will come."""

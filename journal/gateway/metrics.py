@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from journal.gateway.wire.messages import MessageType
+from journal.gateway.wire.messages import FileMessageType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class GatewayMetrics:
     """Counters of one service, for all its volumes."""
 
     def __init__(self, *, connections: Callable[[], int] = lambda: 0) -> None:
-        self.seconds: dict[int, Histogram] = {code: Histogram() for code in MessageType}
+        self.seconds: dict[int, Histogram] = {code: Histogram() for code in FileMessageType}
         self.refusals: Counter[int] = Counter()
         self.bytes_in = 0
         self.bytes_out = 0

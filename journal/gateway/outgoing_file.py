@@ -20,7 +20,7 @@ ATTEMPTS_MAX: Final = 16
 """A file that is replaced again and again while a read begins is left alone for a moment."""
 
 
-async def outgoing(volume: Volume, request: m.Read) -> AsyncGenerator[bytes, None]:
+async def outgoing(volume: Volume, request: m.ReadRequest) -> AsyncGenerator[bytes, None]:
     """The answer's frames, in pieces to send. JournalError before the first piece, or in place of a later one."""
     for _ in range(ATTEMPTS_MAX):
         status = await _wanted(volume, request)
@@ -34,7 +34,7 @@ async def outgoing(volume: Volume, request: m.Read) -> AsyncGenerator[bytes, Non
     raise UnavailableError(JournalCode.UNAVAILABLE, f"{request.path} is being replaced all the time; try again")
 
 
-async def _wanted(volume: Volume, request: m.Read) -> FileStatus:
+async def _wanted(volume: Volume, request: m.ReadRequest) -> FileStatus:
     status = await volume.stat(request.path)
     if status.is_directory:
         raise refused(JournalCode.IS_DIRECTORY, f"{request.path} is a directory", path=request.path)
@@ -49,14 +49,14 @@ async def _wanted(volume: Volume, request: m.Read) -> FileStatus:
 
 
 async def _gathered(
-    volume: Volume, request: m.Read, status: FileStatus, first: list[bytes], rest: AsyncGenerator[bytes, None]
+    volume: Volume, request: m.ReadRequest, status: FileStatus, first: list[bytes], rest: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    frames = [encode(m.Status(epoch=volume.epoch, status=status))]
+    frames = [encode(m.StatusAnswer(epoch=volume.epoch, status=status))]
     gathered_bytes = 0
     offset = request.offset
     piece = first.pop()
     while piece:
-        frames.append(encode(m.Data(offset=offset, payload=piece)))
+        frames.append(encode(m.FileData(offset=offset, payload=piece)))
         offset += len(piece)
         gathered_bytes += len(piece)
         piece = b""  # a slow peer makes this wait with what it sends, and nothing besides
@@ -66,5 +66,5 @@ async def _gathered(
             del gathered
             gathered_bytes = 0
         piece = await anext(rest, b"")
-    frames.append(encode(m.ReadEnd(epoch=volume.epoch, next_offset=offset)))
+    frames.append(encode(m.ReadEndAnswer(epoch=volume.epoch, next_offset=offset)))
     yield b"".join(frames)

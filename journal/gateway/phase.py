@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     GREETING = "greeting"
     IDLE = "idle"
     RECEIVING = "receiving"

@@ -13,40 +13,45 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import JournalError
-from journal.gateway.phase import Phase
+from journal.gateway.phase import ConnectionPhase
 from journal.gateway.wire.decoding import put_parts
 from journal.gateway.wire.encoding import encode_status
-from journal.gateway.wire.messages import MessageType
+from journal.gateway.wire.messages import FileMessageType
 from journal.volume import FileStatus
 from sos_client.net.plain_stream import DIRECT_CALLS_MAX, KEPT_BUFFER_BYTES
 from sos_client.serving.containment import concerns_all, in_doubt
 from sos_client.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from journal.gateway.conversation import Surroundings
-    from journal.gateway.session import Session
+    from journal.gateway.conversation import GatewaySurroundings
+    from journal.gateway.session import GatewaySession
     from journal.volume import Answer
     from sos_client.net.plain_stream import PlainStream
     from sos_client.net.poller import Poller
     from sos_client.wire.frames import FrameSplitter
 
 
-_PUT: Final = int(MessageType.PUT)
-_IDLE, _WORKING = Phase.IDLE, Phase.WORKING  # enum members are looked up anew each time
+_PUT: Final = int(FileMessageType.PUT)
+_IDLE, _WORKING = ConnectionPhase.IDLE, ConnectionPhase.WORKING  # enum members are looked up anew each time
 
 
 class PutLane:
     """The hot path of one session. `wait` is called by the session's task whenever it has nothing to do."""
 
     def __init__(
-        self, session: Session, plain: PlainStream, splitter: FrameSplitter, poller: Poller, surroundings: Surroundings
+        self,
+        session: GatewaySession,
+        plain: PlainStream,
+        splitter: FrameSplitter,
+        poller: Poller,
+        surroundings: GatewaySurroundings,
     ) -> None:
         self._session = session
         self._plain = plain
         self._splitter = splitter
         self._poller = poller
         self._metrics = surroundings.metrics
-        self._seconds = surroundings.metrics.seconds[MessageType.PUT]
+        self._seconds = surroundings.metrics.seconds[FileMessageType.PUT]
         self._parked: trio.Event | None = None
         self._listening = False
         self._working = False  # until the PUT is answered
@@ -144,7 +149,7 @@ class PutLane:
             if frame is None:
                 if session.holds_memory:
                     session.count_memory()
-                session.phase = Phase.RECEIVING if self._splitter.midway else session.phase_at_rest
+                session.phase = ConnectionPhase.RECEIVING if self._splitter.midway else session.phase_at_rest
                 return
             session.turns += 1
             type_code, body = frame

@@ -29,7 +29,7 @@ _STATUS_OVERHEAD_BYTES: Final = 32
 _CLAIM_OVERHEAD_BYTES: Final = APPLICATION_BYTES_MAX + 32
 
 
-async def put(volume: Volume, request: m.Put) -> m.Status:
+async def put(volume: Volume, request: m.PutRequest) -> m.StatusAnswer:
     status = await volume.put(
         request.path,
         bytes(request.payload),  # the frame's buffer is used again, the writer may keep the file's bytes for long
@@ -38,10 +38,10 @@ async def put(volume: Volume, request: m.Put) -> m.Status:
         claim=request.stamp.claim,
         modified_ms=request.modified_ms,
     )
-    return m.Status(epoch=volume.epoch, status=status)
+    return m.StatusAnswer(epoch=volume.epoch, status=status)
 
 
-async def append(volume: Volume, request: m.Append) -> m.Status:
+async def append(volume: Volume, request: m.AppendRequest) -> m.StatusAnswer:
     status = await volume.append(
         request.path,
         bytes(request.payload),
@@ -50,15 +50,15 @@ async def append(volume: Volume, request: m.Append) -> m.Status:
         operation=request.stamp.operation,
         claim=request.stamp.claim,
     )
-    return m.Status(epoch=volume.epoch, status=status)
+    return m.StatusAnswer(epoch=volume.epoch, status=status)
 
 
-async def stat(volume: Volume, request: m.Stat) -> m.Status:
+async def stat(volume: Volume, request: m.StatRequest) -> m.StatusAnswer:
     status = await volume.stat(request.path)
-    return m.Status(epoch=volume.epoch, status=status)
+    return m.StatusAnswer(epoch=volume.epoch, status=status)
 
 
-async def list_page(volume: Volume, request: m.List) -> m.PageAnswer:
+async def list_page(volume: Volume, request: m.ListRequest) -> m.PageAnswer:
     page = await volume.list(request.path, after=request.after, limit=request.limit)
     entries = fitting(page.entries)
     more = page.more or len(entries) < len(page.entries)
@@ -79,22 +79,22 @@ def _fitting(entries: tuple[EntryT, ...], size: Callable[[EntryT], int]) -> tupl
     return entries
 
 
-async def mkdirs(volume: Volume, request: m.Mkdirs) -> m.Done:
+async def mkdirs(volume: Volume, request: m.MkdirsRequest) -> m.DoneAnswer:
     await volume.mkdirs(request.path, operation=request.stamp.operation, claim=request.stamp.claim)
-    return m.Done(epoch=volume.epoch, applied=True)
+    return m.DoneAnswer(epoch=volume.epoch, applied=True)
 
 
-async def delete(volume: Volume, request: m.Delete) -> m.Done:
+async def delete(volume: Volume, request: m.DeleteRequest) -> m.DoneAnswer:
     applied = await volume.delete(
         request.path,
         recursive=request.recursive,
         operation=request.stamp.operation,
         claim=request.stamp.claim,
     )
-    return m.Done(epoch=volume.epoch, applied=applied)
+    return m.DoneAnswer(epoch=volume.epoch, applied=applied)
 
 
-async def rename(volume: Volume, request: m.Rename) -> m.Done:
+async def rename(volume: Volume, request: m.RenameRequest) -> m.DoneAnswer:
     await volume.rename(
         request.source,
         request.target,
@@ -102,75 +102,75 @@ async def rename(volume: Volume, request: m.Rename) -> m.Done:
         operation=request.stamp.operation,
         claim=request.stamp.claim,
     )
-    return m.Done(epoch=volume.epoch, applied=True)
+    return m.DoneAnswer(epoch=volume.epoch, applied=True)
 
 
-async def claim(volume: ServedVolume, request: m.Claim, *, whose: str = "") -> m.Done:
+async def claim(volume: ServedVolume, request: m.ClaimRequest, *, whose: str = "") -> m.DoneAnswer:
     claimed = request.stamp.claim
     if claimed is None:
         raise refused(JournalCode.BAD_REQUEST, "a claim needs an application and its start time")
     await volume.claim(request.path, claimed, operation=request.stamp.operation, whose=whose)
-    return m.Done(epoch=volume.epoch, applied=True)
+    return m.DoneAnswer(epoch=volume.epoch, applied=True)
 
 
-async def mark(volume: Volume, request: m.Mark) -> m.Done:
+async def mark(volume: Volume, request: m.MarkRequest) -> m.DoneAnswer:
     await volume.mark(dict(request.values), operation=request.stamp.operation)
-    return m.Done(epoch=volume.epoch, applied=True)
+    return m.DoneAnswer(epoch=volume.epoch, applied=True)
 
 
-async def pin(volume: Volume, request: m.Pin) -> m.Done:
+async def pin(volume: Volume, request: m.PinRequest) -> m.DoneAnswer:
     await volume.pin(request.name, lsn=request.lsn, seconds=request.seconds, operation=request.stamp.operation)
-    return m.Done(epoch=volume.epoch, applied=True)
+    return m.DoneAnswer(epoch=volume.epoch, applied=True)
 
 
-async def describe(volume: Volume, request: m.Describe) -> m.DescriptionAnswer:
+async def describe(volume: Volume, request: m.DescribeRequest) -> m.DescriptionAnswer:
     del request
     return m.DescriptionAnswer(epoch=volume.epoch, description=await volume.describe())
 
 
-async def claims(volume: Volume, request: m.Claims) -> m.ClaimPageAnswer:
+async def claims(volume: Volume, request: m.ClaimsRequest) -> m.ClaimPageAnswer:
     page = await volume.claims(after=request.after, limit=request.limit)
     fit = _fitting(page.claims, lambda one: len(one.path.encode()) + _CLAIM_OVERHEAD_BYTES)
     return m.ClaimPageAnswer(epoch=volume.epoch, claims=fit, more=page.more or len(fit) < len(page.claims))
 
 
-async def release(volume: Volume, request: m.Release) -> m.Done:
+async def release(volume: Volume, request: m.ReleaseRequest) -> m.DoneAnswer:
     assert request.stamp.claim is not None, "decoding has seen to it"
     applied = await volume.release(request.path, request.stamp.claim, operation=request.stamp.operation)
-    return m.Done(epoch=volume.epoch, applied=applied)
+    return m.DoneAnswer(epoch=volume.epoch, applied=applied)
 
 
 RUN: Final[dict[type, Run]] = {
-    m.Put: put,
-    m.Append: append,
-    m.Stat: stat,
-    m.List: list_page,
-    m.Mkdirs: mkdirs,
-    m.Delete: delete,
-    m.Rename: rename,
-    m.Claim: claim,
-    m.Mark: mark,
-    m.Pin: pin,
-    m.Describe: describe,
-    m.Claims: claims,
-    m.Release: release,
+    m.PutRequest: put,
+    m.AppendRequest: append,
+    m.StatRequest: stat,
+    m.ListRequest: list_page,
+    m.MkdirsRequest: mkdirs,
+    m.DeleteRequest: delete,
+    m.RenameRequest: rename,
+    m.ClaimRequest: claim,
+    m.MarkRequest: mark,
+    m.PinRequest: pin,
+    m.DescribeRequest: describe,
+    m.ClaimsRequest: claims,
+    m.ReleaseRequest: release,
 }
 RIGHTS: Final[dict[type, tuple[Right, ...]]] = {
-    m.Put: (Right.APPEND,),
-    m.Append: (Right.APPEND,),
-    m.WriteOpen: (Right.APPEND,),
-    m.Read: (Right.READ,),
-    m.Stat: (Right.READ,),
-    m.List: (Right.READ,),
-    m.Mkdirs: (Right.APPEND,),
-    m.Delete: (Right.DELETE,),
-    m.Rename: (Right.APPEND, Right.DELETE),  # what is moved away is gone from where it was
-    m.Claim: (Right.FENCE,),
-    m.Mark: (Right.APPEND,),
-    m.Pin: (Right.APPEND,),
-    m.Describe: (Right.READ,),
-    m.Claims: (Right.READ,),
-    m.Release: (Right.FENCE,),
+    m.PutRequest: (Right.APPEND,),
+    m.AppendRequest: (Right.APPEND,),
+    m.WriteOpenRequest: (Right.APPEND,),
+    m.ReadRequest: (Right.READ,),
+    m.StatRequest: (Right.READ,),
+    m.ListRequest: (Right.READ,),
+    m.MkdirsRequest: (Right.APPEND,),
+    m.DeleteRequest: (Right.DELETE,),
+    m.RenameRequest: (Right.APPEND, Right.DELETE),  # what is moved away is gone from where it was
+    m.ClaimRequest: (Right.FENCE,),
+    m.MarkRequest: (Right.APPEND,),
+    m.PinRequest: (Right.APPEND,),
+    m.DescribeRequest: (Right.READ,),
+    m.ClaimsRequest: (Right.READ,),
+    m.ReleaseRequest: (Right.FENCE,),
 }
 
 

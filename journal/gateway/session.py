@@ -13,13 +13,13 @@ import trio
 from journal.errors import ConversationError, JournalCode, JournalError, journal_error
 from journal.gateway.conversation import Conversation
 from journal.gateway.held_memory import HELD_BYTES_MAX, HELD_BYTES_MIN
-from journal.gateway.phase import Phase
+from journal.gateway.phase import ConnectionPhase
 from journal.gateway.put_lane import PutLane
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.decoding import decode_request, hello_head
 from journal.gateway.wire.encoding import encode
-from journal.gateway.wire.messages import MessageType
+from journal.gateway.wire.messages import FileMessageType
 from sos_client.net.plain_stream import PlainStream
 from sos_client.serving.access import EVERYTHING, TokenRefusedError
 from sos_client.wire.errors import ProtocolError
@@ -28,7 +28,7 @@ from sos_client.wire.frames import FrameSplitter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from journal.gateway.conversation import Surroundings
+    from journal.gateway.conversation import GatewaySurroundings
     from journal.gateway.wire.decoding import HelloHead
     from sos_client.net.poller import Poller
 
@@ -36,20 +36,20 @@ FAREWELL_SECONDS: Final = 2.0
 """How long the end may take: the last ERROR, forgetting a streamed write."""
 
 
-class Session:
+class GatewaySession:
     """A connection's life. `run` it once; `leave` and `give_up` end it from outside."""
 
     def __init__(
         self,
         stream: trio.abc.Stream,
         *,
-        surroundings: Surroundings,
+        surroundings: GatewaySurroundings,
         peer: str,
         poller: Poller | None = None,
         on_greeted: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_greeted` is called when the peer has shown that it may come in."""
-        self.phase = Phase.GREETING
+        self.phase = ConnectionPhase.GREETING
         self.turns = 0  # grows with every frame and send: the watch sees from it that something happens
         self.conversation = Conversation(surroundings, grant=EVERYTHING, peer=peer, send=self._send)
         self._with = surroundings
@@ -92,7 +92,7 @@ class Session:
             self._splitter.forget()
             self._given_up = True
             self._with.memory.hold(self, self.conversation.grant.sha256, 0)
-        if self._ending is not None and self.phase is not Phase.SENDING:
+        if self._ending is not None and self.phase is not ConnectionPhase.SENDING:
             with trio.move_on_after(FAREWELL_SECONDS):
                 await self._say_goodbye(self._ending)
 
@@ -100,7 +100,7 @@ class Session:
         """End when the present request, if any, is answered."""
         self.leaving = True
         self._ending = journal_error(JournalCode.SHUTTING_DOWN, "the service is shutting down; ask again in a moment")
-        if self.phase not in (Phase.WORKING, Phase.SENDING):
+        if self.phase not in (ConnectionPhase.WORKING, ConnectionPhase.SENDING):
             self._scope.cancel()
 
     def give_up(self, reason: JournalError | None) -> None:
@@ -108,7 +108,7 @@ class Session:
 
         A request that is worked on may be done all the same: what ends the session must not be taken for its answer.
         """
-        if reason is not None and self.phase is Phase.WORKING:
+        if reason is not None and self.phase is ConnectionPhase.WORKING:
             message = f"{reason.message}; whether the change was made is unknown: ask again with the same operation id"
             reason = journal_error(JournalCode.OUTCOME_UNKNOWN, message)
         self._ending = reason
@@ -134,10 +134,10 @@ class Session:
 
     async def say_waiting(self, waited_seconds: float) -> None:
         """Tell the peer that its request is still worked on, if it is."""
-        if self.phase is not Phase.WORKING or self._notice is not None:
+        if self.phase is not ConnectionPhase.WORKING or self._notice is not None:
             return
         self._notice = trio.Event()
-        waiting = m.Waiting(epoch=self.conversation.epoch, waited_ms=int(waited_seconds * 1000))
+        waiting = m.WaitingAnswer(epoch=self.conversation.epoch, waited_ms=int(waited_seconds * 1000))
         try:
             await self._stream.send_all(encode(waiting))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -166,7 +166,7 @@ class Session:
 
     async def _receive_more(self) -> bool:
         """Feed what the peer sends next; False when it has closed its side."""
-        self.phase = Phase.RECEIVING if self.greeted and self._splitter.midway else self.phase_at_rest
+        self.phase = ConnectionPhase.RECEIVING if self.greeted and self._splitter.midway else self.phase_at_rest
         data = bytes(await self._receive())  # the stream's buffer is used again by other connections
         self._with.metrics.bytes_in += len(data)
         self._splitter.feed(data)
@@ -181,11 +181,11 @@ class Session:
         return frame
 
     @property
-    def phase_at_rest(self) -> Phase:
+    def phase_at_rest(self) -> ConnectionPhase:
         """What the session is doing between two frames."""
         if not self.greeted:
-            return Phase.GREETING
-        return Phase.WRITING if self.conversation.writing else Phase.IDLE
+            return ConnectionPhase.GREETING
+        return ConnectionPhase.WRITING if self.conversation.writing else ConnectionPhase.IDLE
 
     async def _serve(self, type_code: int, body: memoryview) -> bool:
         """Answer one frame; False when it was the last one."""
@@ -194,7 +194,7 @@ class Session:
         self._working_bytes = len(body)
         self.count_memory()
         request = decode_request(type_code, body)
-        self.phase = Phase.WORKING
+        self.phase = ConnectionPhase.WORKING
         started = trio.current_time()
         going_on = await self.conversation.answer(type_code, request)
         self._working_bytes = 0
@@ -205,7 +205,7 @@ class Session:
 
     async def _greet(self, type_code: int, body: memoryview) -> bool:
         """Nothing of a stranger's frame is decoded but what lies at fixed places, up to the token."""
-        if type_code != MessageType.HELLO:
+        if type_code != FileMessageType.HELLO:
             raise ProtocolError("the first frame must be HELLO")
         self._ending = self._admit(hello_head(body))
         if self._ending is not None:
@@ -214,7 +214,7 @@ class Session:
         self.greeted = True
         self._on_greeted()
         self._splitter.frame_bytes_max = limits.FRAME_BYTES_MAX
-        welcome = m.Welcome(
+        welcome = m.WelcomeAnswer(
             version=limits.VERSION,
             service=self._with.identity,
             frame_bytes_max=limits.FRAME_BYTES_MAX,
@@ -240,7 +240,7 @@ class Session:
         return None
 
     async def _send(self, data: bytes) -> None:
-        self.phase = Phase.SENDING
+        self.phase = ConnectionPhase.SENDING
         self.turns += 1
         self._with.metrics.bytes_out += len(data)
         if self._notice is not None:
@@ -252,7 +252,7 @@ class Session:
         if self._sending_bytes:
             self._sending_bytes = 0
             self.count_memory()
-        self.phase = Phase.WORKING
+        self.phase = ConnectionPhase.WORKING
 
     async def _say_goodbye(self, reason: JournalError) -> None:
         try:

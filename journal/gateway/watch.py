@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import JournalCode, JournalError, journal_error
-from journal.gateway.phase import Phase
+from journal.gateway.phase import ConnectionPhase
 from journal.gateway.wire import limits
 
 if TYPE_CHECKING:
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
     import trio
 
-    from journal.gateway.session import Session
+    from journal.gateway.session import GatewaySession
 
 SWEEP_SECONDS: Final = 0.25
 _NOTHING_MAY_HAPPEN_SECONDS: Final = {
-    Phase.GREETING: limits.FRAME_SECONDS_MAX,
-    Phase.RECEIVING: limits.FRAME_SECONDS_MAX,
-    Phase.SENDING: limits.FRAME_SECONDS_MAX,
-    Phase.IDLE: limits.IDLE_SECONDS_MAX,
-    Phase.WRITING: limits.WRITE_IDLE_SECONDS_MAX,
+    ConnectionPhase.GREETING: limits.FRAME_SECONDS_MAX,
+    ConnectionPhase.RECEIVING: limits.FRAME_SECONDS_MAX,
+    ConnectionPhase.SENDING: limits.FRAME_SECONDS_MAX,
+    ConnectionPhase.IDLE: limits.IDLE_SECONDS_MAX,
+    ConnectionPhase.WRITING: limits.WRITE_IDLE_SECONDS_MAX,
 }
 
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
     turns: int
-    phase: Phase
+    phase: ConnectionPhase
     since: float
     told: float
 
@@ -41,29 +41,29 @@ class Watch:
     """What was seen of each session. `sweep` is to be called every SWEEP_SECONDS."""
 
     def __init__(self) -> None:
-        self._seen: dict[Session, _Seen] = {}
+        self._seen: dict[GatewaySession, _Seen] = {}
 
-    def sweep(self, sessions: Iterable[Session], now: float, nursery: trio.Nursery) -> None:
+    def sweep(self, sessions: Iterable[GatewaySession], now: float, nursery: trio.Nursery) -> None:
         """End those that are too slow; let `nursery` tell those that wait for an answer that it is worked on."""
         seen = {session: self._look(session, now) for session in sessions}
         self._seen = seen  # of those that still are there
         for session, state in seen.items():
             quiet = now - state.since
-            if state.phase is Phase.WORKING:
+            if state.phase is ConnectionPhase.WORKING:
                 if now - state.told >= limits.WAITING_SECONDS:
                     state.told = now
                     nursery.start_soon(session.say_waiting, quiet)
             elif quiet > _NOTHING_MAY_HAPPEN_SECONDS[state.phase]:
                 session.give_up(_reason(state.phase))
 
-    def _look(self, session: Session, now: float) -> _Seen:
+    def _look(self, session: GatewaySession, now: float) -> _Seen:
         before = self._seen.get(session)
         if before is None or before.turns != session.turns or before.phase is not session.phase:
             return _Seen(turns=session.turns, phase=session.phase, since=now, told=now)
         return before
 
 
-def _reason(phase: Phase) -> JournalError:
-    if phase is Phase.IDLE:
+def _reason(phase: ConnectionPhase) -> JournalError:
+    if phase is ConnectionPhase.IDLE:
         return journal_error(JournalCode.TOO_SLOW, "the connection was idle for too long; open another one")
     return journal_error(JournalCode.TOO_SLOW, f"too little happened in too long a time ({phase.value})")

@@ -21,22 +21,22 @@ from journal.image.file_tree import FileTree, MisfitError
 from journal.image.operation_window import OperationWindow
 from journal.image.path_claims import PathClaims
 from journal.records.change import (
-    Abandon,
-    Append,
+    AbandonChange,
+    AppendChange,
     Change,
-    Chunk,
-    Claim,
-    Commit,
-    Delete,
-    MakeDirectory,
-    Mark,
-    Pin,
-    Put,
-    Release,
-    Relocate,
-    Rename,
-    Trim,
-    Truncate,
+    ChunkChange,
+    ClaimChange,
+    CommitChange,
+    DeleteChange,
+    MakeDirectoryChange,
+    MarkChange,
+    PinChange,
+    PutChange,
+    ReleaseChange,
+    RelocateChange,
+    RenameChange,
+    TrimChange,
+    TruncateChange,
     decode_change,
 )
 from journal.records.record import (
@@ -44,7 +44,7 @@ from journal.records.record import (
     FIRST_LSN,
     HEADER_BYTES,
     NO_CLIENT,
-    Chain,
+    ChainHash,
     Epoch,
     Kind,
     Lsn,
@@ -75,7 +75,7 @@ class Image:
 
     def __init__(self) -> None:
         self.lsn: Lsn = FIRST_LSN
-        self.chain: Chain = FIRST_CHAIN
+        self.chain: ChainHash = FIRST_CHAIN
         self.time_ms = 0
         self.segment: SegmentHeader | None = None  # the last header
         self._named: SegmentHeader | None = None
@@ -83,7 +83,7 @@ class Image:
         self.trim: Lsn = FIRST_LSN
         self.tree = FileTree()
         self.uploads: dict[int, Upload] = {}
-        self.pins: dict[str, Pin] = {}
+        self.pins: dict[str, PinChange] = {}
         self.claims = PathClaims()
         self.operations = OperationWindow()
         self.keeps_answers = True
@@ -149,50 +149,50 @@ class Image:
     def _make(self, header: RecordHeader, change: Change | SegmentHeader) -> Answer:  # one branch for each kind
         answer: Answer = None
         match change:
-            case Put():
+            case PutChange():
                 answer = self._put(header, change)
-            case Commit():
+            case CommitChange():
                 answer = self._commit(header, change)
-            case Chunk():
+            case ChunkChange():
                 self._chunk(header, change)
-            case Abandon():
+            case AbandonChange():
                 self._forget_upload(change.upload)
-            case Delete():
+            case DeleteChange():
                 self.tree.delete(change.path, time_ms=header.time_ms)
                 self.claims.end_within(change.path, time_ms=header.time_ms)
                 answer = True
-            case Rename():
+            case RenameChange():
                 self.tree.rename(change.source, change.target, time_ms=header.time_ms)
                 self.claims.end_within(change.source, time_ms=header.time_ms)
-            case MakeDirectory():
+            case MakeDirectoryChange():
                 directory = self.tree.make_directories(change.path, time_ms=header.time_ms)
                 if change.modified_ms is not None:
                     directory.modified_ms = change.modified_ms
-            case Append():
+            case AppendChange():
                 answer = self._append(header, change)
-            case Truncate():
+            case TruncateChange():
                 answer = self._truncate(header, change)
-            case Relocate():
+            case RelocateChange():
                 self._relocate(header, change)
-            case Claim():
+            case ClaimChange():
                 claim = PathClaim(start_time=change.start_time, application=change.application)
                 self.claims.add(change.path, claim)
-            case Release():
+            case ReleaseChange():
                 self.claims.end(change.path, time_ms=header.time_ms)
                 answer = True
-            case Pin():
+            case PinChange():
                 self._pin(header, change)
-            case Trim():
+            case TrimChange():
                 if change.lsn > header.lsn:
                     raise MisfitError(f"LSN {change.lsn} is not written yet")
                 self.trim = max(self.trim, change.lsn)
             case SegmentHeader():
                 self._open_segment(header, change)
             case _:
-                assert isinstance(change, Mark)  # leaves nothing behind: it is found again in the log, by its LSN
+                assert isinstance(change, MarkChange)  # leaves nothing behind: it is found again in the log, by its LSN
         return answer
 
-    def _put(self, header: RecordHeader, change: Put) -> Answer:
+    def _put(self, header: RecordHeader, change: PutChange) -> Answer:
         time_ms, size, crc = header.time_ms, header.payload_bytes, header.payload_crc
         modified_ms = time_ms if change.modified_ms is None else change.modified_ms
         name, offset = self._place(header)
@@ -217,14 +217,14 @@ class Image:
         self.segment = segment
         self.trim = max(self.trim, segment.trim)
 
-    def _chunk(self, header: RecordHeader, change: Chunk) -> None:
+    def _chunk(self, header: RecordHeader, change: ChunkChange) -> None:
         upload = self.uploads.setdefault(change.upload, Upload())
         if change.offset != upload.size:
             raise MisfitError(f"upload {change.upload} has {upload.size} bytes, not {change.offset}")
         upload.extents += self._received(header)
         upload.size += header.payload_bytes
 
-    def _commit(self, header: RecordHeader, change: Commit) -> Answer:
+    def _commit(self, header: RecordHeader, change: CommitChange) -> Answer:
         upload = self.uploads.pop(change.upload, None) or Upload()
         if upload.size != change.size:
             raise MisfitError(f"upload {change.upload} has {upload.size} bytes, not {change.size}")
@@ -233,14 +233,14 @@ class Image:
         self.tree.publish(change.path, file, time_ms=header.time_ms)
         return self.tree.find(change.path)
 
-    def _append(self, header: RecordHeader, change: Append) -> Answer:
+    def _append(self, header: RecordHeader, change: AppendChange) -> Answer:
         file = self.tree.file(change.path)
         if (size := nodes.size_of(file)) != change.size:
             raise MisfitError(f"{change.path} has {size} bytes, not {change.size}")
         extents = file[nodes.EMPTY_FILE_BYTES :] + self._received(header)
         return self.tree.replace(change.path, nodes.pack_file(header.time_ms, extents))
 
-    def _truncate(self, header: RecordHeader, change: Truncate) -> Answer:
+    def _truncate(self, header: RecordHeader, change: TruncateChange) -> Answer:
         old = self.tree.file(change.path)[nodes.EMPTY_FILE_BYTES :]
         kept, left = b"", change.size
         for number, offset, length, crc in nodes.iter_extents(old):
@@ -256,7 +256,7 @@ class Image:
         self.tree.count(kept, +1)
         return self.tree.replace(change.path, nodes.pack_file(header.time_ms, kept))
 
-    def _relocate(self, header: RecordHeader, change: Relocate) -> None:
+    def _relocate(self, header: RecordHeader, change: RelocateChange) -> None:
         status = self.tree.find(change.path)
         if status is None or status.is_directory:
             return  # gone since the cleaner looked: nothing points at the old place any more
@@ -270,7 +270,7 @@ class Image:
             extents += extent
         self.tree.replace(change.path, nodes.pack_file(status.modified_ms, extents))
 
-    def _pin(self, header: RecordHeader, change: Pin) -> None:
+    def _pin(self, header: RecordHeader, change: PinChange) -> None:
         self.pins = {name: pin for name, pin in self.pins.items() if pin.expires_ms > header.time_ms}
         self.pins.pop(change.name, None)
         if change.expires_ms > header.time_ms:

@@ -31,9 +31,9 @@ from journal.image.nodes import (
     objects_and_lengths,
 )
 from journal.image.path_claims import CLAIMS_MAX, ENDED_MAX
-from journal.records.change import APPLICATION_BYTES_MAX, PIN_NAME_BYTES_MAX, Pin
+from journal.records.change import APPLICATION_BYTES_MAX, PIN_NAME_BYTES_MAX, PinChange
 from journal.records.paths import name_of, parent_of
-from journal.records.record import CHAIN_BYTES, CLIENT_BYTES, META_BYTES_MAX, NUMBER_MAX, Chain, Epoch, Lsn
+from journal.records.record import CHAIN_BYTES, CLIENT_BYTES, META_BYTES_MAX, NUMBER_MAX, ChainHash, Epoch, Lsn
 from journal.records.segment import EPOCH_MAX, decode_segment_header, encode_segment_header, parse_segment_name
 from journal.volume import PathClaim
 from sos_client.wire.checksum import crc32c
@@ -63,7 +63,7 @@ class SnapshotName:
 
     lsn: Lsn
     epoch: Epoch
-    chain: Chain
+    chain: ChainHash
 
     def __str__(self) -> str:
         return f"{self.lsn:016x}-{self.epoch:08x}-{self.chain.hex()}.idx"
@@ -88,7 +88,7 @@ def parse_snapshot_name(name: str) -> SnapshotName | None:
     if match is None:
         return None
     return SnapshotName(
-        lsn=Lsn(int(match[1], 16)), epoch=Epoch(int(match[2], 16)), chain=Chain(bytes.fromhex(match[3]))
+        lsn=Lsn(int(match[1], 16)), epoch=Epoch(int(match[2], 16)), chain=ChainHash(bytes.fromhex(match[3]))
     )
 
 
@@ -196,7 +196,7 @@ def _image(values: list[object], version: int) -> Image:
         values.insert(_ENDED_AT, [])
     lsn, chain, time_ms, segment, trim, objects, directories, uploads, pins, claims, ended, expired, answers = values
     image = Image()
-    image.lsn, image.chain, image.time_ms = Lsn(_number(lsn)), Chain(_exactly(chain, CHAIN_BYTES)), _number(time_ms)
+    image.lsn, image.chain, image.time_ms = Lsn(_number(lsn)), ChainHash(_exactly(chain, CHAIN_BYTES)), _number(time_ms)
     image.segment = decode_segment_header(_bytes(segment, META_BYTES_MAX))
     image.trim = Lsn(_number(trim))
     image.tree.objects = [_segment_name(name) for name in _list(objects)]
@@ -208,7 +208,7 @@ def _image(values: list[object], version: int) -> Image:
         image.uploads[_number(number)] = upload
         _count(image, ((number, length) for number, _, length, _ in iter_extents(upload.extents)))
     for name, at, expires_ms in (_list(item, 3) for item in _list(pins, most=PINS_MAX)):
-        pin = Pin(name=_text(name, PIN_NAME_BYTES_MAX), lsn=Lsn(_number(at)), expires_ms=_number(expires_ms))
+        pin = PinChange(name=_text(name, PIN_NAME_BYTES_MAX), lsn=Lsn(_number(at)), expires_ms=_number(expires_ms))
         image.pins[pin.name] = pin
     for path, claim in _path_claims(claims, most=CLAIMS_MAX):
         image.claims.add(path, claim)

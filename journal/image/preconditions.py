@@ -14,7 +14,7 @@ from journal.image import nodes
 from journal.image.image import PINS_MAX
 from journal.image.nodes import Directory
 from journal.image.path_claims import CLAIM_AHEAD_MS_MAX, bytes_of_claim, fenced_by
-from journal.records.change import Pin
+from journal.records.change import PinChange
 from journal.records.paths import (
     COMPONENT_BYTES_MAX,
     DEPTH_MAX,
@@ -196,7 +196,9 @@ def check_release(image: Image, path: str, claim: PathClaim) -> bool:
     return present is not None
 
 
-def check_pin(image: Image, name: str, lsn: int, seconds: float, *, kept: range, now_ms: int, written_ms: int) -> Pin:
+def check_pin(
+    image: Image, name: str, lsn: int, seconds: float, *, kept: range, now_ms: int, written_ms: int
+) -> PinChange:
     """The pin to write; `kept`: the LSNs that can be read now. BAD_REQUEST, OUT_OF_RETENTION.
 
     It ends so long after `now_ms`. `written_ms`: no record is given an earlier time, so the image will have no more
@@ -205,7 +207,7 @@ def check_pin(image: Image, name: str, lsn: int, seconds: float, *, kept: range,
     if not 0 <= seconds <= PIN_SECONDS_MAX:
         raise refused(JournalCode.BAD_REQUEST, f"a pin holds for up to {PIN_SECONDS_MAX} seconds")
     if not seconds:
-        return Pin(name=name, lsn=Lsn(lsn), expires_ms=0)
+        return PinChange(name=name, lsn=Lsn(lsn), expires_ms=0)
     if lsn < kept.start:
         raise refused(JournalCode.OUT_OF_RETENTION, f"LSN {lsn} is older than what is kept")
     if lsn >= kept.stop:
@@ -213,7 +215,7 @@ def check_pin(image: Image, name: str, lsn: int, seconds: float, *, kept: range,
     others = [pin for pin in image.pins.values() if pin.name != name and pin.expires_ms > written_ms]
     if len(others) >= PINS_MAX:
         raise refused(JournalCode.BAD_REQUEST, f"there are {PINS_MAX} pins already; release some")
-    return Pin(name=name, lsn=Lsn(lsn), expires_ms=now_ms + int(seconds * 1000))
+    return PinChange(name=name, lsn=Lsn(lsn), expires_ms=now_ms + int(seconds * 1000))
 
 
 def _check_room(image: Image, directory: str, *, own_bytes: int, files: int = 0) -> None:

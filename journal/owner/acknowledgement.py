@@ -48,7 +48,7 @@ class Acknowledgement:
         """Whether nothing more will be acknowledged here, so nothing more may be written."""
         return self._stopped is not None
 
-    def check(self) -> None:
+    def check_owner(self) -> None:
         """Raise what `stop` was told, if the writer has stopped."""
         if self._stopped is not None:
             raise self._stopped()
@@ -60,7 +60,7 @@ class Acknowledgement:
         was told if it has stopped before.
         """
         while self.lsn < lsn:
-            self.check()
+            self.check_owner()
             task = trio.lowlevel.current_task()
 
             def wake(error: Answer, task: trio.lowlevel.Task = task) -> None:

@@ -33,7 +33,7 @@ class Content:
 
     async def read(self, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
         """Pieces of a file as the acknowledged image has it now."""
-        self._journal.log.acknowledged.check()
+        self._journal.log.acknowledged.check_owner()
         extents = self._journal.acknowledged.tree.extents(check_path(path))
         end = None if length is None else offset + length
         at = 0

@@ -23,7 +23,7 @@ from journal.nurseries import beside
 from journal.owner import retention as cleaner
 from journal.owner.earlier_snapshots import earlier_boundaries, references_of, with_references
 from journal.owner.retention import Boundary, Retention
-from journal.records.change import Relocate, Trim
+from journal.records.change import RelocateChange, TrimChange
 from journal.records.record import Lsn
 from journal.volume import VolumeDescription
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
@@ -159,7 +159,7 @@ class Housekeeping:
         trim = max(trim, self._journal.log.segment.trim)
         if trim:
             if trim > self._journal.pending.trim:
-                self._journal.write(Trim(lsn=Lsn(trim)))
+                self._journal.write(TrimChange(lsn=Lsn(trim)))
             self._proposed = trim, past.lsn
 
     def settled(self) -> dict[str, int]:
@@ -257,7 +257,7 @@ class Housekeeping:
         trim = journal.acknowledged.segment.trim
         if trim > log.progress.trim:
             log.progress.trimmed(trim)
-            log.retain(trim)
+            log.drop_before(trim)
         if not trim:
             return
         self._boundaries = {lsn: one for lsn, one in self._boundaries.items() if lsn >= past.lsn}
@@ -296,7 +296,7 @@ class Housekeeping:
         for path, extent in await beside(image.item_count, lambda: list(_extents_in(image, segments))):
             data = await self._journal.content.extent(extent)
             await self._journal.log.wait_room()
-            self._journal.write(Relocate(path=path, object=extent.object, offset=extent.offset), data)
+            self._journal.write(RelocateChange(path=path, object=extent.object, offset=extent.offset), data)
             await self._journal.log.acknowledged.wait(self._journal.log.end)  # one at a time: writers come first
 
     def _connected(self) -> list[Replica]:

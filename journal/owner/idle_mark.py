@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import JournalError
-from journal.records.change import Mark
+from journal.records.change import MarkChange
 
 if TYPE_CHECKING:
     from journal.owner.journal import Journal
@@ -31,7 +31,7 @@ async def announce(journal: Journal) -> None:
             end = log.end
             await trio.sleep(IDLE_SECONDS)
         try:
-            log.acknowledged.check()
+            log.acknowledged.check_owner()
         except JournalError:
             return
-        journal.write(Mark(values={ACKNOWLEDGED: end}))
+        journal.write(MarkChange(values={ACKNOWLEDGED: end}))

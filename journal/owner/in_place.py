@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from journal.errors import JournalCode, JournalError, refused
 from journal.image import nodes, preconditions
-from journal.records.change import Append, Chunk, Commit, Truncate
+from journal.records.change import AppendChange, ChunkChange, CommitChange, TruncateChange
 from journal.volume import PUT_BYTES_MAX, FileStatus
 from sos_client.wire.checksum import crc32c
 
@@ -49,7 +49,7 @@ async def append(
     if len(data) > PUT_BYTES_MAX:
         raise refused(JournalCode.TOO_LARGE, f"an append has at most {PUT_BYTES_MAX} bytes; make several")
 
-    def check() -> Append:
+    def check() -> AppendChange:
         file, now_size = preconditions.check_append(
             journal.pending, path, size=size, modified_ms=modified_ms, claim=claim
         )
@@ -57,7 +57,7 @@ async def append(
             if 2 * now_size > EXTENTS_MAX * PUT_BYTES_MAX:
                 raise refused(JournalCode.TOO_LARGE, f"{path} is as large as appends can make it", path=path)
             raise _InTooManyPiecesError
-        return Append(path=path, size=now_size)
+        return AppendChange(path=path, size=now_size)
 
     while True:
         try:
@@ -73,10 +73,10 @@ async def _join(journal: Journal, path: str) -> None:
     if not isinstance(file, bytes) or len(file) < EXTENTS_MAX * nodes.EXTENT_BYTES:
         return
 
-    def check() -> Commit:
+    def check() -> CommitChange:
         if nodes.find(journal.pending.tree.root, path) != file:
             raise _ChangedMeanwhileError
-        return Commit(upload=upload, path=path, size=nodes.size_of(file), modified_ms=nodes.modified_ms_of(file))
+        return CommitChange(upload=upload, path=path, size=nodes.size_of(file), modified_ms=nodes.modified_ms_of(file))
 
     upload = journal.new_upload()
     held, written = bytearray(), 0
@@ -86,7 +86,7 @@ async def _join(journal: Journal, path: str) -> None:
                 held += await journal.content.extent(extent)
             while len(held) >= PUT_BYTES_MAX or (held and extent is None):
                 await journal.log.wait_room()
-                journal.write(Chunk(upload=upload, offset=written), bytes(held[:PUT_BYTES_MAX]))
+                journal.write(ChunkChange(upload=upload, offset=written), bytes(held[:PUT_BYTES_MAX]))
                 written += len(held[:PUT_BYTES_MAX])
                 del held[:PUT_BYTES_MAX]
         await journal.change(check, None, answers=FileStatus)
@@ -105,13 +105,13 @@ async def truncate(
         kept = b"" if cut is None else (await journal.content.extent(cut[0]))[: cut[1]]
         tail_crc = crc32c(kept)
 
-        def check(cut: tuple[Extent, int] | None = cut, tail_crc: int = tail_crc) -> Truncate:
+        def check(cut: tuple[Extent, int] | None = cut, tail_crc: int = tail_crc) -> TruncateChange:
             file = preconditions.check_in_place(journal.pending, path, claim=claim)
             if not 0 <= size <= nodes.size_of(file):
                 raise refused(JournalCode.BAD_REQUEST, f"{path} has {nodes.size_of(file)} bytes, not {size}", path=path)
             if _cut(journal.pending, path, size) != cut:
                 raise _ChangedMeanwhileError
-            return Truncate(path=path, size=size, tail_crc=tail_crc)
+            return TruncateChange(path=path, size=size, tail_crc=tail_crc)
 
         try:
             return cast("FileStatus", await journal.change(check, operation, answers=FileStatus))

@@ -28,15 +28,15 @@ from journal.owner.log import Log
 from journal.owner.replica_progress import ReplicaProgress, Standing
 from journal.owner.replica_set import ReplicaSet
 from journal.records.change import (
-    Abandon,
+    AbandonChange,
     Change,
-    Claim,
-    Delete,
-    MakeDirectory,
-    Mark,
-    Put,
-    Release,
-    Rename,
+    ClaimChange,
+    DeleteChange,
+    MakeDirectoryChange,
+    MarkChange,
+    PutChange,
+    ReleaseChange,
+    RenameChange,
     encode_change,
 )
 from journal.records.paths import check_path
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from journal.copies.local_log import LocalLog
     from journal.disk.disk import Disk
     from journal.owner.streamed_write import JournalWrite
-    from journal.records.change import Pin
+    from journal.records.change import PinChange
     from journal.records.record import RecordHeader
     from journal.records.segment import SegmentHeader
-    from journal.takeover.driver import Opened
+    from journal.takeover.driver import TakenOver
     from journal.volume import Answer, Buffer, ClaimPage, MarkValue, Page, PathClaim, VolumeDescription
 
 AnswerT = TypeVar("AnswerT", bound="Answer")
@@ -67,7 +67,7 @@ class Journal:
     """A volume and its one writer; `open_journal` makes it. Implements journal/volume.py: see there for promises."""
 
     def __init__(
-        self, name: str, opened: Opened, local: LocalLog, *, settings: JournalSettings, surroundings: Surroundings
+        self, name: str, opened: TakenOver, local: LocalLog, *, settings: JournalSettings, surroundings: Surroundings
     ) -> None:
         self.name = name
         self.settings = settings
@@ -160,7 +160,7 @@ class Journal:
         answered: Callable[[Answer], None],
     ) -> bool:
         log = self.log
-        log.acknowledged.check()
+        log.acknowledged.check_owner()
         if log.is_full or len(payload) > PUT_BYTES_MAX:
             return False
         check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
@@ -170,10 +170,10 @@ class Journal:
 
     def _check_put(
         self, path: str, *, overwrite: bool, claim: PathClaim | None, modified_ms: int | None
-    ) -> Callable[[], Put]:
-        def check() -> Put:
+    ) -> Callable[[], PutChange]:
+        def check() -> PutChange:
             preconditions.check_write(self.pending, path, overwrite=overwrite, claim=claim)
-            return Put(path=path, modified_ms=modified_ms)
+            return PutChange(path=path, modified_ms=modified_ms)
 
         return check
 
@@ -211,9 +211,9 @@ class Journal:
         return await in_place.truncate(self, path, size, operation=operation, claim=claim)
 
     async def mkdirs(self, path: str, *, operation: OperationId | None = None, claim: PathClaim | None = None) -> None:
-        def check() -> MakeDirectory | None:
+        def check() -> MakeDirectoryChange | None:
             wanted = preconditions.check_make_directories(self.pending, path, claim=claim)
-            return MakeDirectory(path=path) if wanted else None
+            return MakeDirectoryChange(path=path) if wanted else None
 
         await self.change(check, operation)
 
@@ -225,9 +225,9 @@ class Journal:
         operation: OperationId | None = None,
         claim: PathClaim | None = None,
     ) -> bool:
-        def check() -> Delete | None:
+        def check() -> DeleteChange | None:
             wanted = preconditions.check_delete(self.pending, path, recursive=recursive, claim=claim)
-            return Delete(path=path) if wanted else None
+            return DeleteChange(path=path) if wanted else None
 
         return bool(await self.change(check, operation, nothing=False, answers=bool))
 
@@ -240,34 +240,34 @@ class Journal:
         operation: OperationId | None = None,
         claim: PathClaim | None = None,
     ) -> None:
-        def check() -> Rename | None:
+        def check() -> RenameChange | None:
             wanted = preconditions.check_rename(self.pending, source, target, overwrite=overwrite, claim=claim)
-            return Rename(source=source, target=target) if wanted else None
+            return RenameChange(source=source, target=target) if wanted else None
 
         await self.change(check, operation)
 
     async def claim(
         self, path: str, claim: PathClaim, *, operation: OperationId | None = None, whose: str = ""
     ) -> None:
-        def check() -> Claim | None:
+        def check() -> ClaimChange | None:
             new = preconditions.check_claim(self.pending, path, claim, now_ms=self.log.now_ms(), whose=whose)
-            return Claim(path=path, application=claim.application, start_time=claim.start_time) if new else None
+            return ClaimChange(path=path, application=claim.application, start_time=claim.start_time) if new else None
 
         await self.change(check, operation)
 
     async def release(self, path: str, claim: PathClaim, *, operation: OperationId | None = None) -> bool:
-        def check() -> Release | None:
-            return Release(path=path) if preconditions.check_release(self.pending, path, claim) else None
+        def check() -> ReleaseChange | None:
+            return ReleaseChange(path=path) if preconditions.check_release(self.pending, path, claim) else None
 
         return bool(await self.change(check, operation, nothing=False, answers=bool))
 
     async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId | None = None) -> None:
-        await self.change(lambda: Mark(values=dict(values)), operation)
+        await self.change(lambda: MarkChange(values=dict(values)), operation)
 
     async def pin(self, name: str, *, lsn: int, seconds: float, operation: OperationId | None = None) -> None:
         """Keep readable what the image at `lsn` refers to, for so long; 0: no longer. OUT_OF_RETENTION, BAD_REQUEST."""
 
-        def check() -> Pin:
+        def check() -> PinChange:
             segment = self.log.segment
             kept = range(max(segment.trim, segment.oldest), self.acknowledged_lsn + 1)
             now_ms = max(self.log.now_ms(), self.log.lived_ms() + self.log.segment.paused_ms)
@@ -283,15 +283,15 @@ class Journal:
         return self.content.read(path, offset, length)
 
     async def stat(self, path: str) -> FileStatus:
-        self.log.acknowledged.check()
+        self.log.acknowledged.check_owner()
         return self.acknowledged.tree.stat(check_path(path))
 
     async def list(self, path: str, *, after: str = "", limit: int = PAGE_ENTRIES_MAX) -> Page:
-        self.log.acknowledged.check()
+        self.log.acknowledged.check_owner()
         return self.acknowledged.tree.list_page(check_path(path), after=after, limit=limit)
 
     async def claims(self, *, after: str | None = None, limit: int = PAGE_ENTRIES_MAX) -> ClaimPage:
-        self.log.acknowledged.check()
+        self.log.acknowledged.check_owner()
         return self.acknowledged.claims.page(after=after, limit=limit)
 
     async def describe(self) -> VolumeDescription:
@@ -314,7 +314,7 @@ class Journal:
         Everything up to the wait happens at once, so that no other change comes between check and record. Cancelled
         while waiting: the record is written all the same, and the operation's answer is kept.
         """
-        self.log.acknowledged.check()
+        self.log.acknowledged.check_owner()
         if self.log.is_full:
             await self.log.wait_room()
         operation = operation or self._next_operation()
@@ -361,7 +361,7 @@ class Journal:
         operation: OperationId | None = None,
     ) -> Answer:
         """Write a record and apply it to the pending image. What it answers counts once it is acknowledged."""
-        self.log.acknowledged.check()  # it may have stopped while somebody waited for room
+        self.log.acknowledged.check_owner()  # it may have stopped while somebody waited for room
         meta = encode_change(change)
         client, sequence = operation or (NO_CLIENT, 0)
         head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
@@ -407,7 +407,7 @@ class Journal:
     def abandon(self, upload: int) -> None:
         """The pieces of a file that will not be."""
         if upload in self.pending.uploads and not self.log.acknowledged.stopped:
-            self.write(Abandon(upload=upload))
+            self.write(AbandonChange(upload=upload))
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import trio
 
 from journal.errors import JournalCode, UnavailableError
 from journal.owner.acknowledgement import Acknowledgement
-from journal.records.chain_rules import Base, Link
+from journal.records.chain_rules import Base, ChainLink
 from journal.records.log_tail import LogTail
 from journal.records.record import NO_CLIENT, Kind, Lsn, encode_record
 from journal.records.segment import FORMAT_VERSION, encode_segment_header
@@ -160,13 +160,13 @@ class Log:
             format_version=FORMAT_VERSION,
             paused_ms=self.now_ms() - self.lived_ms(),
         )
-        self.links.append(Link(segment=str(self.segment.name), start=self.end, end=None))
+        self.links.append(ChainLink(segment=str(self.segment.name), start=self.end, end=None))
         head, header = self.encode(Kind.HEADER, encode_segment_header(self.segment))
         self.add(header, head)
         self.segment_lived_ms, self._opened_lsn = header.time_ms - self.segment.paused_ms, self.end
         return header, self.segment
 
-    def retain(self, lsn: int) -> list[Link]:
+    def drop_before(self, lsn: int) -> list[ChainLink]:
         """Give up segments that end at or before `lsn`; returns them."""
         gone = [link for link in self.links if link.end is not None and link.end <= lsn]
         self.links = self.links[len(gone) :]

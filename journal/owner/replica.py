@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from journal.copies.copies import Copy
     from journal.owner.log import Log
-    from journal.records.chain_rules import Link
+    from journal.records.chain_rules import ChainLink
     from journal.records.membership import Member
     from journal.records.settings import JournalSettings, Surroundings
     from sos_client.append_stream import AppendStream
@@ -57,7 +57,7 @@ class Replica:
         volume: str,
         settings: JournalSettings,
         surroundings: Surroundings,
-        doubtful: Sequence[Link],
+        doubtful: Sequence[ChainLink],
         sources: Callable[[], Sequence[Copy]],
         on_connected: Callable[[], object],
         on_fenced: Callable[[], None],
@@ -168,7 +168,7 @@ class Replica:
                 await _Streaming(self, self._log, client, self._volume).run(link, size, *position)
             await trio.lowlevel.checkpoint()
 
-    async def _fill(self, filling: Filling) -> tuple[Link, int]:
+    async def _fill(self, filling: Filling) -> tuple[ChainLink, int]:
         """Everything retained, up to what memory has; returns the segment at that point and its size on the member."""
         sizes = await filling.sizes()
         copies = [copy for copy in self._sources() if copy is not self.copy]
@@ -215,7 +215,7 @@ class Replica:
         if missing:
             raise LacksSnapshotError(f"{self.member} has not got the index snapshot {missing[0]}: it is given to it")
 
-    def _index_behind(self, link: Link) -> int:
+    def _index_behind(self, link: ChainLink) -> int:
         """The next segment; the chain may have been trimmed meanwhile, so it is found by its start."""
         assert link.end is not None
         return next(at for at, one in enumerate(self._log.links) if one.start >= link.end)
@@ -264,7 +264,7 @@ class _Streaming:
         self._volume = volume
         self._skip = 0  # bytes of the next record that the member has already
 
-    async def run(self, link: Link, size: int, index: int, skip: int) -> None:
+    async def run(self, link: ChainLink, size: int, index: int, skip: int) -> None:
         """Until the member falls behind what memory has. Raises what ended the append."""
         self._skip = skip
         self._replica.caught_up(link.start + size)
@@ -275,7 +275,7 @@ class _Streaming:
             link = next(one for one in self._log.links if one.start >= (link.start + 1))
             size = 0
 
-    async def _segment(self, link: Link, size: int, index: int) -> tuple[bool, int]:
+    async def _segment(self, link: ChainLink, size: int, index: int) -> tuple[bool, int]:
         """One segment until it ends: (whether the member has fallen behind, position in the tail)."""
         async with (
             self._client.append(
@@ -292,7 +292,7 @@ class _Streaming:
             await filling.seal(link.segment, size=stream.synced)
         return behind, index
 
-    async def _send(self, stream: AppendStream, link: Link, index: int) -> tuple[bool, int]:
+    async def _send(self, stream: AppendStream, link: ChainLink, index: int) -> tuple[bool, int]:
         while True:
             try:
                 batch, following = self._log.tail.take(index, _BATCH_BYTES)

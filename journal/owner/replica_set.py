@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from journal.owner.journal import Journal
     from journal.owner.log import Log
     from journal.owner.replica_progress import Standing
-    from journal.records.chain_rules import Link
+    from journal.records.chain_rules import ChainLink
     from journal.records.membership import Member
 
 _LOG: Final = logging.getLogger("journal.replication")
@@ -148,6 +148,6 @@ class ReplicaSet:
         )
 
 
-def _just_before(log: Log) -> tuple[Link, ...]:
+def _just_before(log: Log) -> tuple[ChainLink, ...]:
     """The segments that this owner assembled its log's end from (a change of members opens two)."""
     return tuple(link for link in log.links[-3:] if link.end is not None)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
 
     from journal.image.index_snapshot import SnapshotObject
-    from journal.records.chain_rules import Link
+    from journal.records.chain_rules import ChainLink
 
 # Beyond so much more than what is live and what is retained, live content of the oldest segment is copied forward. A
 # copy lives on for one more retention, hence well below the promised factor of 2.
@@ -74,21 +74,21 @@ def _is_past(boundary: Boundary, end: int, lived_ms: int, retention: Retention) 
     return by_size or by_age
 
 
-def trim_target(links: Sequence[Link], past: Boundary) -> int:
+def trim_target(links: Sequence[ChainLink], past: Boundary) -> int:
     """Up to where the log may be trimmed: to the first segment that the image at the horizon needs, or the horizon."""
     assert past.references is not None, "what an image refers to is read before anything rests on it"
     return first_needed(links, past.lsn, past.references)
 
 
-def first_needed(links: Sequence[Link], lsn: int, references: Set[str]) -> int:
+def first_needed(links: Sequence[ChainLink], lsn: int, references: Set[str]) -> int:
     """Where the log would begin if all before `lsn` went that an image there does not refer to."""
     first = next(link for link in links if link.end is None or link.end > lsn or link.segment in references)
     return min(first.start, lsn)
 
 
 def to_relocate(
-    links: Sequence[Link], early: Boundary, past: Boundary | None, *, end: int, live: Mapping[str, int]
-) -> list[Link]:
+    links: Sequence[ChainLink], early: Boundary, past: Boundary | None, *, end: int, live: Mapping[str, int]
+) -> list[ChainLink]:
     """Segments whose live content is to be copied forward: the log is trimmed from its beginning only.
 
     Nearly empty ones early, from a third of the retention on. Full ones only when the log has become too long, the
@@ -105,7 +105,7 @@ def to_relocate(
     return chosen
 
 
-def _end(link: Link) -> int:
+def _end(link: ChainLink) -> int:
     assert link.end is not None
     return link.end
 
@@ -115,7 +115,7 @@ def is_snapshot_due(last: SnapshotObject | None, *, grown: int, freed: int) -> b
     return last is None or max(grown, freed) >= SNAPSHOT_SPACING * last.size
 
 
-def superfluous(names: Iterable[str], links: Sequence[Link], snapshots: Iterable[str], *, trim: int) -> list[str]:
+def superfluous(names: Iterable[str], links: Sequence[ChainLink], snapshots: Iterable[str], *, trim: int) -> list[str]:
     """Objects that may be deleted: segments off the chain or trimmed, and index snapshots that are not kept.
 
     A segment that begins behind the trim is left alone even if it is not on the chain: its time has not come.

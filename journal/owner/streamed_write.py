@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from journal.errors import JournalCode, refused
 from journal.image import preconditions
-from journal.records.change import Chunk, Commit
+from journal.records.change import ChunkChange, CommitChange
 from journal.records.paths import check_path
 from journal.volume import PUT_BYTES_MAX, FileStatus
 
@@ -32,9 +32,9 @@ def open_write(
     """Start a large file. BAD_PATH; all else is decided at commit."""
     check_path(path)
 
-    def check(size: int) -> Commit:
+    def check(size: int) -> CommitChange:
         preconditions.check_write(journal.pending, path, overwrite=overwrite, claim=claim)
-        return Commit(upload=upload, path=path, size=size, modified_ms=modified_ms)
+        return CommitChange(upload=upload, path=path, size=size, modified_ms=modified_ms)
 
     async def put(payload: Buffer) -> FileStatus:
         return await journal.put(
@@ -54,7 +54,7 @@ class JournalWrite:
         upload: int,
         *,
         operation: OperationId | None,
-        check: Callable[[int], Commit],
+        check: Callable[[int], CommitChange],
         put: Callable[[Buffer], Awaitable[FileStatus]],
     ) -> None:
         self._journal = journal
@@ -102,5 +102,5 @@ class JournalWrite:
 
     async def _chunk(self, piece: bytes) -> None:
         await self._journal.log.wait_room()
-        self._journal.write(Chunk(upload=self._upload, offset=self._written), piece)
+        self._journal.write(ChunkChange(upload=self._upload, offset=self._written), piece)
         self._written += len(piece)

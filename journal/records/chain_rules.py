@@ -48,7 +48,7 @@ class SegmentFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class ChainLink:
     """One segment of the chosen chain. `end` is None for the last one: its end is assembled from the copies."""
 
     segment: str
@@ -61,14 +61,14 @@ def newest(facts: Iterable[SegmentFacts]) -> SegmentFacts:
     return max(facts, key=lambda one: one.age)
 
 
-def chain_of(facts: Iterable[SegmentFacts]) -> tuple[Link, ...]:
+def chain_of(facts: Iterable[SegmentFacts]) -> tuple[ChainLink, ...]:
     """The retained history, oldest first, as the newest header's back-links tell it.
 
     LOST if a segment that a back-link names has no header on any answering copy.
     """
     by_name = {one.name: one for one in facts}
     last = newest(by_name.values())
-    links = [Link(segment=last.name, start=last.start, end=None)]
+    links = [ChainLink(segment=last.name, start=last.start, end=None)]
     current = last
     while current.base is not None and current.base.end > last.trim:
         base = current.base
@@ -77,7 +77,7 @@ def chain_of(facts: Iterable[SegmentFacts]) -> tuple[Link, ...]:
                 base.end, f"segment {base.segment}, which lies before LSN {current.start}, is on no member that answers"
             )
         current = by_name[base.segment]
-        links.append(Link(segment=current.name, start=current.start, end=base.end))
+        links.append(ChainLink(segment=current.name, start=current.start, end=base.end))
     return tuple(reversed(links))
 
 
@@ -91,7 +91,7 @@ class Sight(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class RecordView:
     """One copy's view of the record at one LSN. `chain` and `end` are set for a whole one."""
 
     sight: Sight
@@ -99,10 +99,10 @@ class View:
     chain: bytes = b""
 
 
-END = View(sight=Sight.NOTHING)
+END = RecordView(sight=Sight.NOTHING)
 
 
-def next_record(lsn: int, views: Sequence[View]) -> View:
+def next_record(lsn: int, views: Sequence[RecordView]) -> RecordView:
     """The record at `lsn` if any copy has it whole, or END if every copy ends there.
 
     LOST if a copy is damaged there and none is whole: what was damaged may have been acknowledged. Also if two copies

@@ -31,7 +31,7 @@ assert MARK_VALUES_MAX * (MARK_KEY_BYTES_MAX + MARK_TEXT_BYTES_MAX) <= META_BYTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
+class PutChange:
     """The payload is the whole content of `path`; parents are made. `modified_ms` None: the record's time."""
 
     kind: ClassVar[Kind] = Kind.PUT
@@ -40,7 +40,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class ChunkChange:
     """The payload is a piece of a large file without a name yet; the writer numbers its uploads, anew in each epoch."""
 
     kind: ClassVar[Kind] = Kind.CHUNK
@@ -49,7 +49,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class CommitChange:
     """The chunks of `upload` become the content of `path`."""
 
     kind: ClassVar[Kind] = Kind.COMMIT
@@ -60,7 +60,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Abandon:
+class AbandonChange:
     """The chunks of `upload` will never be committed. (A new epoch abandons all uploads without saying so.)"""
 
     kind: ClassVar[Kind] = Kind.ABANDON
@@ -68,7 +68,7 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
+class AppendChange:
     """The payload is added at the end of `path`, which had `size` bytes."""
 
     kind: ClassVar[Kind] = Kind.APPEND
@@ -77,7 +77,7 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truncate:
+class TruncateChange:
     """`path` keeps its first `size` bytes; `tail_crc` is the CRC32C of what is kept of a cut extent (0 if none is)."""
 
     kind: ClassVar[Kind] = Kind.TRUNCATE
@@ -87,7 +87,7 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
+class DeleteChange:
     """`path` and everything below it is gone."""
 
     kind: ClassVar[Kind] = Kind.DELETE
@@ -95,7 +95,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rename:
+class RenameChange:
     """`source`, with everything below it, is `target` now; the target's parents are made, a file there is replaced."""
 
     kind: ClassVar[Kind] = Kind.RENAME
@@ -104,7 +104,7 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MakeDirectory:
+class MakeDirectoryChange:
     """`path` and its parents are directories."""
 
     kind: ClassVar[Kind] = Kind.MKDIR
@@ -113,7 +113,7 @@ class MakeDirectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relocate:
+class RelocateChange:
     """The payload repeats an extent's bytes; wherever `path` still points at that extent it points here from now on."""
 
     kind: ClassVar[Kind] = Kind.RELOCATE
@@ -123,7 +123,7 @@ class Relocate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class MarkChange:
     """This moment has a name: keys and values, e.g. a batch's number."""
 
     kind: ClassVar[Kind] = Kind.MARK
@@ -131,7 +131,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trim:
+class TrimChange:
     """Nothing before `lsn` is needed any more: the moments before it cannot be read."""
 
     kind: ClassVar[Kind] = Kind.TRIM
@@ -139,7 +139,7 @@ class Trim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class ClaimChange:
     """Changes at or below `path` need this claim or a later one."""
 
     kind: ClassVar[Kind] = Kind.CLAIM
@@ -149,7 +149,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
+class PinChange:
     """What the image at `lsn` refers to is kept until `expires_ms`. A pin of the same name replaces it; 0 ends it."""
 
     kind: ClassVar[Kind] = Kind.PIN
@@ -159,7 +159,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class ReleaseChange:
     """The claim on exactly `path` ends."""
 
     kind: ClassVar[Kind] = Kind.RELEASE
@@ -167,21 +167,21 @@ class Release:
 
 
 Change: TypeAlias = (
-    Put
-    | Chunk
-    | Commit
-    | Abandon
-    | Append
-    | Truncate
-    | Delete
-    | Rename
-    | MakeDirectory
-    | Relocate
-    | Mark
-    | Trim
-    | Claim
-    | Pin
-    | Release
+    PutChange
+    | ChunkChange
+    | CommitChange
+    | AbandonChange
+    | AppendChange
+    | TruncateChange
+    | DeleteChange
+    | RenameChange
+    | MakeDirectoryChange
+    | RelocateChange
+    | MarkChange
+    | TrimChange
+    | ClaimChange
+    | PinChange
+    | ReleaseChange
 )
 
 
@@ -240,27 +240,27 @@ def _marks(value: object) -> dict[str, MarkValue]:
 
 # For each kind the class and how each of its fields is checked, in the order in which they lie in the meta.
 _CODECS: Final[dict[Kind, tuple[type, tuple[tuple[str, Callable[[object], object]], ...]]]] = {
-    Kind.PUT: (Put, (("path", _path), ("modified_ms", _optional_number))),
-    Kind.CHUNK: (Chunk, (("upload", _number), ("offset", _number))),
+    Kind.PUT: (PutChange, (("path", _path), ("modified_ms", _optional_number))),
+    Kind.CHUNK: (ChunkChange, (("upload", _number), ("offset", _number))),
     Kind.COMMIT: (
-        Commit,
+        CommitChange,
         (("upload", _number), ("path", _path), ("size", _number), ("modified_ms", _optional_number)),
     ),
-    Kind.ABANDON: (Abandon, (("upload", _number),)),
-    Kind.APPEND: (Append, (("path", _path), ("size", _number))),
-    Kind.TRUNCATE: (Truncate, (("path", _path), ("size", _number), ("tail_crc", _crc))),
-    Kind.DELETE: (Delete, (("path", _path),)),
-    Kind.RENAME: (Rename, (("source", _path), ("target", _path))),
-    Kind.MKDIR: (MakeDirectory, (("path", _path), ("modified_ms", _optional_number))),
-    Kind.RELOCATE: (Relocate, (("path", _path), ("object", _object_name), ("offset", _number))),
-    Kind.MARK: (Mark, (("values", _marks),)),
-    Kind.TRIM: (Trim, (("lsn", _number),)),
+    Kind.ABANDON: (AbandonChange, (("upload", _number),)),
+    Kind.APPEND: (AppendChange, (("path", _path), ("size", _number))),
+    Kind.TRUNCATE: (TruncateChange, (("path", _path), ("size", _number), ("tail_crc", _crc))),
+    Kind.DELETE: (DeleteChange, (("path", _path),)),
+    Kind.RENAME: (RenameChange, (("source", _path), ("target", _path))),
+    Kind.MKDIR: (MakeDirectoryChange, (("path", _path), ("modified_ms", _optional_number))),
+    Kind.RELOCATE: (RelocateChange, (("path", _path), ("object", _object_name), ("offset", _number))),
+    Kind.MARK: (MarkChange, (("values", _marks),)),
+    Kind.TRIM: (TrimChange, (("lsn", _number),)),
     Kind.CLAIM: (
-        Claim,
+        ClaimChange,
         (("path", _path), ("application", _short(APPLICATION_BYTES_MAX)), ("start_time", _number)),
     ),
-    Kind.PIN: (Pin, (("name", _short(PIN_NAME_BYTES_MAX)), ("lsn", _number), ("expires_ms", _number))),
-    Kind.RELEASE: (Release, (("path", _path),)),
+    Kind.PIN: (PinChange, (("name", _short(PIN_NAME_BYTES_MAX)), ("lsn", _number), ("expires_ms", _number))),
+    Kind.RELEASE: (ReleaseChange, (("path", _path),)),
 }
 assert set(_CODECS) == set(Kind) - {Kind.HEADER}
 _FIELDS_MAX: Final = max(len(fields) for _, fields in _CODECS.values())
@@ -268,7 +268,7 @@ _FIELDS_MAX: Final = max(len(fields) for _, fields in _CODECS.values())
 
 def encode_change(change: Change) -> bytes:
     """The meta of a record of `change.kind`. RefusedByVolumeError if a value is not one that a reader would take."""
-    if type(change) is Put and change.modified_ms is None:  # the hot path; its path is all that can be wrong
+    if type(change) is PutChange and change.modified_ms is None:  # the hot path; its path is all that can be wrong
         return pack((check_path(change.path), None))
     _, fields = _CODECS[change.kind]
     values = [getattr(change, name) for name, _ in fields]

@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class TailBatch:
     """Records of one segment that follow each other."""
 
     segment: SegmentHeader
@@ -73,7 +73,7 @@ class LogTail:
         at = self._part_at(lsn)
         return None if at is None else (self._dropped + at, lsn - self._parts[at].lsn)
 
-    def take(self, index: int, bytes_max: int) -> tuple[Batch | None, int]:
+    def take(self, index: int, bytes_max: int) -> tuple[TailBatch | None, int]:
         """Records from a position on, of one segment, and the position behind them; None if there are none yet.
 
         LookupError if they are no longer kept.
@@ -85,7 +85,7 @@ class LogTail:
             return None, index
         first = self._parts[at]
         if at == len(self._parts) - 1:  # the usual case when nothing else is going on
-            return Batch(segment=first.segment, lsn=first.lsn, data=first.data), index + 1
+            return TailBatch(segment=first.segment, lsn=first.lsn, data=first.data), index + 1
         chosen, size = [], 0
         while at < len(self._parts) and size < bytes_max:
             part = self._parts[at]
@@ -94,7 +94,7 @@ class LogTail:
             chosen.append(part.data)
             size += len(part.data)
             at += 1
-        return Batch(segment=first.segment, lsn=first.lsn, data=b"".join(chosen)), at + self._dropped
+        return TailBatch(segment=first.segment, lsn=first.lsn, data=b"".join(chosen)), at + self._dropped
 
     def find(self, lsn: int, length: int) -> bytes | None:
         """Bytes inside one kept record."""

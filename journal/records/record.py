@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 Lsn = NewType("Lsn", int)
 """Logical time: a byte offset in the volume's journal, all segments joined."""
 Epoch = NewType("Epoch", int)
-Chain = NewType("Chain", bytes)
+ChainHash = NewType("ChainHash", bytes)
 """blake2b-8 over all headers up to a point: equal numbers, equal history."""
 
 RECORD_MAGIC: Final = b"SOSr"
 RECORD_VERSION: Final = 1
 CHAIN_BYTES: Final = 8
 FIRST_LSN: Final = Lsn(0)
-FIRST_CHAIN: Final = Chain(bytes(CHAIN_BYTES))
+FIRST_CHAIN: Final = ChainHash(bytes(CHAIN_BYTES))
 CLIENT_BYTES: Final = 16
 NO_CLIENT: Final = bytes(CLIENT_BYTES)
 
@@ -84,7 +84,7 @@ class RecordHeader(NamedTuple):
     payload_bytes: int
     meta_crc: int
     payload_crc: int
-    chain: Chain
+    chain: ChainHash
 
     @property
     def record_bytes(self) -> int:
@@ -115,7 +115,7 @@ def encode_record(
     acknowledged_lsn: Lsn,
     time_ms: int,
     meta: bytes,
-    chain: Chain,
+    chain: ChainHash,
     payload: Buffer = b"",
     payload_crc: int | None = None,
     client: bytes = NO_CLIENT,
@@ -146,12 +146,12 @@ def encode_record(
     return chained + after + meta, header
 
 
-def next_chain(before: Chain, chained: bytes) -> Chain:
+def next_chain(before: ChainHash, chained: bytes) -> ChainHash:
     """The chain value after a record whose header begins with `chained` (all of it but the value itself)."""
-    return Chain(blake2b(before + chained, digest_size=CHAIN_BYTES).digest())
+    return ChainHash(blake2b(before + chained, digest_size=CHAIN_BYTES).digest())
 
 
-def decode_header(data: memoryview, *, lsn: Lsn, before: Chain | None) -> RecordHeader:
+def decode_header(data: memoryview, *, lsn: Lsn, before: ChainHash | None) -> RecordHeader:
     """The header at the start of `data` (≥ HEADER_BYTES), which must be the one of the record at `lsn`.
 
     With `before` None the link to the past is not checked (a header record says itself what lies before it).
@@ -170,7 +170,7 @@ def decode_header(data: memoryview, *, lsn: Lsn, before: Chain | None) -> Record
         raise damaged(f"the record at LSN {lsn} says that it belongs at LSN {at}", lsn=lsn)
     if meta_bytes > META_BYTES_MAX or payload_bytes > PAYLOAD_BYTES_MAX or acknowledged > at or time_ms > NUMBER_MAX:
         raise damaged(f"the header of the record at LSN {lsn} has impossible values", lsn=lsn)
-    chain = Chain(bytes(data[_CHAINED_BYTES:HEADER_BYTES]))
+    chain = ChainHash(bytes(data[_CHAINED_BYTES:HEADER_BYTES]))
     if before is not None and next_chain(before, chained) != chain:
         raise damaged(f"the record at LSN {lsn} does not continue the history before it", lsn=lsn, forked=True)
     return RecordHeader(
@@ -179,7 +179,7 @@ def decode_header(data: memoryview, *, lsn: Lsn, before: Chain | None) -> Record
     )  # fmt: skip
 
 
-def check_chain(header: memoryview, *, lsn: Lsn, before: Chain) -> None:
+def check_chain(header: memoryview, *, lsn: Lsn, before: ChainHash) -> None:
     """Check the link of a header that was decoded without one (a header record, whose meta names its base)."""
     if next_chain(before, bytes(header[:_CHAINED_BYTES])) != bytes(header[_CHAINED_BYTES:HEADER_BYTES]):
         raise damaged(f"the record at LSN {lsn} does not continue the history before it", lsn=lsn, forked=True)

@@ -20,7 +20,7 @@ from journal.records.record import (
     HEADER_BYTES,
     META_BYTES_MAX,
     NUMBER_MAX,
-    Chain,
+    ChainHash,
     Epoch,
     Kind,
     Lsn,
@@ -92,9 +92,9 @@ class SegmentHeader:
         return FIRST_LSN if self.base is None else Lsn(self.base.end)
 
     @property
-    def chain_before(self) -> Chain:
+    def chain_before(self) -> ChainHash:
         """The chain value that the header record continues."""
-        return FIRST_CHAIN if self.base is None else Chain(self.base.chain)
+        return FIRST_CHAIN if self.base is None else ChainHash(self.base.chain)
 
     @property
     def name(self) -> SegmentName:
@@ -245,7 +245,7 @@ class SegmentReader:
     that record; after a damaged header there is no going on, since nothing says where the next record begins.
     """
 
-    def __init__(self, *, lsn: Lsn, chain: Chain | None = None, payloads: bool = True) -> None:
+    def __init__(self, *, lsn: Lsn, chain: ChainHash | None = None, payloads: bool = True) -> None:
         self.lsn = lsn
         self.chain = chain
         self.broken_end: Lsn | None = None  # where the part that is known to be broken ends, after a DAMAGED
@@ -331,7 +331,7 @@ class SegmentEnd:
     """Where a copy's whole records end. `torn_bytes` follow that were never acknowledged and are nobody's loss."""
 
     lsn: Lsn
-    chain: Chain | None
+    chain: ChainHash | None
     torn_bytes: int
 
 

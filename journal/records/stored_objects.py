@@ -21,7 +21,7 @@ _NUMBER_MAX: Final = 99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredObject:
+class CopiedObject:
     """An object as a copy has it."""
 
     name: str  # the volume's
@@ -29,12 +29,12 @@ class StoredObject:
     sealed: bool = False
     damaged: bool = False  # its server says so: bytes in it, or at its end, are not what was synced
     stored_as: str = ""  # the server's name of what stands for it there; empty: the same
-    others: tuple[StoredObject, ...] = ()  # what it stands in for, and what was not finished
+    others: tuple[CopiedObject, ...] = ()  # what it stands in for, and what was not finished
 
 
-def standing_objects(stored: Iterable[StoredObject]) -> dict[str, StoredObject]:
+def standing_objects(stored: Iterable[CopiedObject]) -> dict[str, CopiedObject]:
     """By the volume's names, what stands for each: the newest that is sealed, else the object itself."""
-    forms: dict[str, list[tuple[int, StoredObject]]] = {}
+    forms: dict[str, list[tuple[int, CopiedObject]]] = {}
     for one in stored:
         name, number = _parsed(one.name)
         forms.setdefault(name, []).append((number, one))
@@ -51,7 +51,7 @@ def standing_objects(stored: Iterable[StoredObject]) -> dict[str, StoredObject]:
     return standing
 
 
-def next_name(present: StoredObject) -> str:
+def next_name(present: CopiedObject) -> str:
     """Under which name it can be written anew. DAMAGED if that was done too often."""
     names = [present.stored_as or present.name, *(one.name for one in present.others)]
     number = max(_parsed(name)[1] for name in names) + 1

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from journal.errors import JournalCode
-from journal.gateway.wire.messages import MessageType
+from journal.gateway.wire.messages import FileMessageType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ class GatewayCollector(Collector):
         for code, histogram in metrics.seconds.items():
             if any(histogram.counts):
                 seconds.add_metric(
-                    [MessageType(code).name.lower()], histogram.buckets(), sum_value=histogram.total_seconds
+                    [FileMessageType(code).name.lower()], histogram.buckets(), sum_value=histogram.total_seconds
                 )
         yield seconds
         refusals = CounterMetricFamily("sos_journal_refusals", "Requests refused, by error code", labels=["code"])

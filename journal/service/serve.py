@@ -16,14 +16,14 @@ import trio
 
 from journal.errors import JournalCode
 from journal.gateway.client.sign_of_life import is_alive
-from journal.gateway.conversation import Surroundings
+from journal.gateway.conversation import GatewaySurroundings
 from journal.gateway.gateway import Gateway, farewell
 from journal.gateway.metrics import GatewayMetrics
 from journal.gateway.wire.limits import INSTANCE_BYTES
 from journal.service.keeper import VolumeKeeper, VolumeKeepers
 from journal.service.log_bridge import bridge_logging
 from journal.takeover.owner_board import ServerBoard
-from sos_client.serving.access import Access
+from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving
 from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
@@ -73,7 +73,7 @@ class RunningService:
     def __init__(self, settings: ServeSettings, log: EventLog, open_volume: OpenVolume) -> None:
         """Reads tokens and certificates and binds the address; SettingsError when anything of it is wrong."""
         self._log = log
-        self._access = Access(settings.tokens)
+        self._access = AccessRules(settings.tokens)
         self._tls = ServerTls(settings.tls) if settings.tls else None
         self.listener = Listener(
             settings.listen,
@@ -100,7 +100,7 @@ class RunningService:
         ]
         self.metrics = GatewayMetrics(connections=lambda: self.gateway.connections)
         self.gateway = Gateway(
-            Surroundings(
+            GatewaySurroundings(
                 volumes=VolumeKeepers(self.keepers),
                 access=self._access,
                 log=log,

@@ -9,12 +9,12 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from journal.copies.history import Chain, read_header
+from journal.copies.history import History, read_header
 from journal.copies.volume_reader import VolumeReader, whole_snapshot
 from journal.errors import DamagedJournalError, JournalCode, JournalError
 from journal.image.index_snapshot import SnapshotObject, snapshots_on_chain
 from journal.nurseries import together
-from journal.records.chain_rules import END, Base, Sight, View, chain_of, lost, next_record
+from journal.records.chain_rules import END, Base, RecordView, Sight, chain_of, lost, next_record
 from journal.records.record import Lsn, Record
 from journal.records.segment import SegmentHeader, SegmentReader, decode_segment_header, parse_segment_name
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from journal.copies.copies import Copy
     from journal.image.image import Image
-    from journal.records.chain_rules import Link, SegmentFacts
-    from journal.records.record import Chain as ChainValue
+    from journal.records.chain_rules import ChainLink, SegmentFacts
+    from journal.records.record import ChainHash as ChainValue
     from journal.records.segment import SegmentName
-    from journal.records.stored_objects import StoredObject
+    from journal.records.stored_objects import CopiedObject
 
 _PIECE_BYTES = 1 << 20
 _READERS_MAX = 8
@@ -40,7 +40,7 @@ class Holdings:
     `doubtful` are segments that its server calls damaged, wherever that is.
     """
 
-    objects: dict[str, StoredObject]
+    objects: dict[str, CopiedObject]
     headers: dict[str, SegmentHeader]
     damaged: frozenset[SegmentName]
     doubtful: frozenset[SegmentName]
@@ -91,7 +91,7 @@ class Assembly:
     """The chosen chain with its end, and the records of its last segment without their payloads."""
 
     copies: tuple[Copy, ...]  # the members' copies that were read
-    links: tuple[Link, ...]
+    links: tuple[ChainLink, ...]
     end: Base
     records: tuple[Record, ...]
     damaged: frozenset[str] = frozenset()  # labels of copies that do not hold all of it, up to the end, whole
@@ -161,14 +161,14 @@ class _At:
     chain: ChainValue | None = None
 
 
-async def _help(local: Copy, link: Link, at: _At, records: list[Record]) -> None:
+async def _help(local: Copy, link: ChainLink, at: _At, records: list[Record]) -> None:
     try:
         await _advance(local, link, at, records)
     except CopySilentError:
         return  # a disk that cannot be read is a cache that is gone
 
 
-async def _advance(copy: Copy, link: Link, at: _At, records: list[Record]) -> View:
+async def _advance(copy: Copy, link: ChainLink, at: _At, records: list[Record]) -> RecordView:
     """Take every whole record that this copy has from `at` on; what it shows behind them."""
     reader = SegmentReader(lsn=at.lsn, chain=at.chain, payloads=False)
     fed = int(at.lsn)
@@ -176,7 +176,7 @@ async def _advance(copy: Copy, link: Link, at: _At, records: list[Record]) -> Vi
         while True:
             piece = await copy.read(link.segment, fed - link.start, _PIECE_BYTES)
             if not piece:
-                return View(sight=Sight.TORN) if reader.buffered_bytes else END
+                return RecordView(sight=Sight.TORN) if reader.buffered_bytes else END
             fed += len(piece)
             reader.feed(piece)
             while (record := reader.next_record()) is not None:
@@ -185,7 +185,7 @@ async def _advance(copy: Copy, link: Link, at: _At, records: list[Record]) -> Vi
     except DamagedJournalError as error:
         if error.code is JournalCode.TOO_NEW:
             raise
-        return View(sight=Sight.DAMAGED)
+        return RecordView(sight=Sight.DAMAGED)
     except JournalError as error:
         raise CopySilentError(copy) from error
 
@@ -244,7 +244,7 @@ async def image_of(volume: str, assembly: Assembly, headers: dict[str, SegmentHe
         objects = await copy.list()
         sizes |= {(copy.label, name): stored.size for name, stored in objects.items()}
     reader = VolumeReader(volume, copies)
-    reader.chain = Chain(
+    reader.chain = History(
         copies=tuple(copies),
         links=assembly.links,
         headers=headers,

@@ -19,8 +19,8 @@ from journal.errors import (
 )
 from journal.image.index_snapshot import encode_snapshot, name_of_snapshot
 from journal.nurseries import background, beside
-from journal.records.chain_rules import Base, Link
-from journal.records.record import Chain, Epoch, Kind, Lsn, Record, encode_record
+from journal.records.chain_rules import Base, ChainLink
+from journal.records.record import ChainHash, Epoch, Kind, Lsn, Record, encode_record
 from journal.records.segment import FORMAT_VERSION, encode_segment_header
 from journal.records.settings import monotonic_ms
 from journal.records.timekeeping import Timekeeper
@@ -35,15 +35,15 @@ from journal.takeover.chain_end import (
 )
 from journal.takeover.member_links import MemberLinks, find_members
 from journal.takeover.messages import (
-    Answer,
     Ask,
     Assemble,
     Assembled,
     Extend,
     Extended,
-    Fence,
+    FenceMember,
     Gone,
     Granted,
+    MemberAnswer,
     NotAssembled,
     Read,
     Reason,
@@ -86,13 +86,13 @@ class LogEnd:
 
     segment: SegmentHeader
     holder: bytes
-    links: tuple[Link, ...]  # oldest first; the last one is the segment's
+    links: tuple[ChainLink, ...]  # oldest first; the last one is the segment's
     lsn: Lsn
-    chain: Chain
+    chain: ChainHash
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class TakenOver:
     """What a takeover leaves to the writer."""
 
     end: LogEnd
@@ -111,7 +111,7 @@ async def take_over(
     change: Configuration | None = None,
     accept_loss: bool = False,
     claimed: Callable[[int, bytes], None] = lambda _epoch, _holder: None,
-) -> Opened:
+) -> TakenOver:
     """Become the volume's owner. JournalError says who is missing, who else is at it, or what is lost.
 
     `accept_loss` goes on with the members that answer alone, and ends the log before the first record that none of
@@ -167,7 +167,7 @@ class _Driver:
         """Perform requests until the attempt has come to an end."""
         self._accept_loss = state.accept_loss
         under_way: set[Request] = set()
-        send, receive = trio.open_memory_channel[tuple[Request, Answer]](64)
+        send, receive = trio.open_memory_channel[tuple[Request, MemberAnswer]](64)
         async with background() as nursery:
             while state.phase not in (Phase.SERVING, Phase.REFUSED):
                 if state.epoch and state.epoch != self._epoch:
@@ -183,7 +183,7 @@ class _Driver:
                 state = state.receive(answer)
         return state
 
-    async def opened(self) -> Opened:
+    async def opened(self) -> TakenOver:
         """The log's end and the image there, after the attempt has succeeded."""
         assembly, image = self._assembly, self._image
         assert assembly is not None
@@ -197,7 +197,7 @@ class _Driver:
             image.apply_record(record)
             await self._local.store(str(_segment_of(image).name), data)
             chain_links[-1] = dataclasses.replace(chain_links[-1], end=record.header.lsn)
-            chain_links.append(Link(segment=str(_segment_of(image).name), start=record.header.lsn, end=None))
+            chain_links.append(ChainLink(segment=str(_segment_of(image).name), start=record.header.lsn, end=None))
         end = LogEnd(
             segment=_segment_of(image),
             holder=self._holder,
@@ -206,7 +206,7 @@ class _Driver:
             chain=image.chain,
         )
         damaged = assembly.damaged - self._mended
-        return Opened(
+        return TakenOver(
             end=end,
             image=image,
             timekeeper=self._timekeeper,
@@ -214,7 +214,7 @@ class _Driver:
             damaged=frozenset(m for m in end.segment.membership.members if str(m) in damaged),
         )
 
-    async def _perform(self, request: Request, send: trio.MemorySendChannel[tuple[Request, Answer]]) -> None:
+    async def _perform(self, request: Request, send: trio.MemorySendChannel[tuple[Request, MemberAnswer]]) -> None:
         if isinstance(request, Assemble):
             answer = await self._assemble(request)
         else:
@@ -231,12 +231,12 @@ class _Driver:
                 answer = Silent(member=request.member)
         await send.send((request, answer))
 
-    async def _ask(self, request: Request, client: SosClient) -> Answer:
+    async def _ask(self, request: Request, client: SosClient) -> MemberAnswer:
         volume = self._links.volume
         match request:
             case Ask(member=member) | Read(member=member):
                 return await self._tell(member, client)
-            case Fence(member=member, epoch=epoch):
+            case FenceMember(member=member, epoch=epoch):
                 await client.fence(volume, epoch, self._holder)
                 return Granted(member=member)
             case Extend(member=member, end=end):
@@ -251,7 +251,7 @@ class _Driver:
             case _:
                 raise AssertionError(request)
 
-    async def _tell(self, member: Member, client: SosClient) -> Answer:
+    async def _tell(self, member: Member, client: SosClient) -> MemberAnswer:
         if (await client.use(self._links.volume)).incarnation != member.incarnation:
             return Gone(member=member)
         holdings = await read_holdings(self._links.copy_of(member, client), self._headers)
@@ -260,7 +260,7 @@ class _Driver:
         facts = frozenset(header.facts for header in holdings.headers.values())
         return Told(member=member, epoch=epoch, facts=facts, damaged=holdings.damaged, doubtful=holdings.doubtful)
 
-    async def _assemble(self, request: Assemble) -> Answer:
+    async def _assemble(self, request: Assemble) -> MemberAnswer:
         copies: dict[MemberCopy, Member] = {}
         for member in sorted(request.members):
             try:
@@ -282,7 +282,7 @@ class _Driver:
         self._timekeeper = Timekeeper(self._assembly.time_ms, last.paused_ms, self._surroundings.asleep_ms)
         return await self._build(self._assembly, copies)
 
-    async def _build(self, assembly: Assembly, copies: dict[MemberCopy, Member]) -> Answer:
+    async def _build(self, assembly: Assembly, copies: dict[MemberCopy, Member]) -> MemberAnswer:
         """The image at the end, before anything is written: a volume that cannot be shown gets no new owner."""
         local = self._local.copy
         every: list[Copy] = [*([] if local is None else [local]), *copies]
@@ -303,7 +303,7 @@ class _Driver:
                     return NotAssembled(lsn=assembly.links[0].start, reason=error.message)
         return Assembled(end=assembly.end)
 
-    async def _extend(self, member: Member, client: SosClient, end: Base) -> Answer:
+    async def _extend(self, member: Member, client: SosClient, end: Base) -> MemberAnswer:
         assembly = self._assembly
         assert assembly is not None
         copies = [] if self._local.copy is None else [self._local.copy]
@@ -386,7 +386,7 @@ def _encode(header: SegmentHeader, meta: bytes, time_ms: int) -> tuple[bytes, Re
         acknowledged_lsn=header.start,
         time_ms=time_ms,
         meta=meta,
-        chain=Chain(header.chain_before),
+        chain=ChainHash(header.chain_before),
     )
 
 

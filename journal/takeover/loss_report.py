@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from journal.copies.copies import DirectoryCopy
-from journal.copies.history import Chain
+from journal.copies.history import History
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError
 from journal.records.chain_rules import lost
 from journal.records.record import Lsn
@@ -79,7 +79,7 @@ async def _named(
     assembly: Assembly, headers: dict[str, SegmentHeader], sizes: dict[tuple[str, str], int], reach: int
 ) -> tuple[Record, ...]:
     """Records behind the end whose headers and descriptions are whole, up to one that is not."""
-    chain = Chain(
+    chain = History(
         copies=assembly.copies,
         links=assembly.links,
         headers=headers,

@@ -20,7 +20,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
+class FenceMember:
     """Claim the member for (epoch, holder)."""
 
     member: Member
@@ -58,7 +58,7 @@ class Write:
     facts: SegmentFacts
 
 
-Request: TypeAlias = Ask | Fence | Read | Assemble | Extend | Write
+Request: TypeAlias = Ask | FenceMember | Read | Assemble | Extend | Write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class Written:
     end: Base
 
 
-Answer: TypeAlias = (
+MemberAnswer: TypeAlias = (
     Told | Gone | Silent | Full | Granted | Overtaken | Early | Assembled | NotAssembled | Extended | Written
 )
 
@@ -166,7 +166,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class TakeoverRefusal:
     """Why, and who is missing: silent ones may come back, lost ones need `members replace`."""
 
     reason: Reason

@@ -27,24 +27,24 @@ from journal.records.membership import Configuration, Member, Membership, can_ch
 from journal.records.record import Epoch, Lsn
 from journal.records.segment import EPOCH_MAX, SegmentName
 from journal.takeover.messages import (
-    Answer,
     Ask,
     Assemble,
     Assembled,
     Early,
     Extend,
     Extended,
-    Fence,
+    FenceMember,
     Full,
     Gone,
     Granted,
+    MemberAnswer,
     NotAssembled,
     Overtaken,
     Read,
     Reason,
-    Refusal,
     Request,
     Silent,
+    TakeoverRefusal,
     Told,
     Write,
     Written,
@@ -99,7 +99,7 @@ class Takeover:
     header: SegmentFacts | None = None  # the one being written
     written: frozenset[Member] = _NOBODY
     header_end: Base | None = None
-    refusal: Refusal | None = None
+    refusal: TakeoverRefusal | None = None
 
     @property
     def membership(self) -> Membership:
@@ -132,7 +132,7 @@ class Takeover:
             return frozenset(Ask(member=m) for m in self.known - self.answered - self._out)
         if self.phase is Phase.FENCING:
             return frozenset(
-                Read(member=m) if m in self.granted else Fence(member=m, epoch=self.epoch)
+                Read(member=m) if m in self.granted else FenceMember(member=m, epoch=self.epoch)
                 for m in self._to_fence - self.read - self._out
             )
         if self.phase is Phase.ASSEMBLING:
@@ -141,7 +141,7 @@ class Takeover:
             return frozenset(self._to_extend() + self._to_write())
         return frozenset()
 
-    def receive(self, answer: Answer) -> Takeover:
+    def receive(self, answer: MemberAnswer) -> Takeover:
         """The state after this answer."""
         if self.phase in (Phase.SERVING, Phase.REFUSED):
             return self
@@ -235,7 +235,7 @@ def unreadable(state: Takeover) -> SegmentName | None:
 # ---------------------------------------------------------------------------------------------- transitions
 
 
-def _note(state: Takeover, answer: Answer) -> Takeover:
+def _note(state: Takeover, answer: MemberAnswer) -> Takeover:
     """Remember what was answered."""
     match answer:
         case Told():
@@ -426,7 +426,9 @@ def _refuse(state: Takeover, reason: Reason, *, lsn: int | None = None, detail: 
     everybody = frozenset(state.membership.members) if state.facts else state.known
     full, spent, early = state.full & everybody, state.spent & everybody, state.early & everybody
     missing = everybody - (state.answered - state.silent) - state.lost - spent
-    refusal = Refusal(reason=reason, missing=missing, lost=state.lost, full=full, spent=spent, lsn=lsn, detail=detail)
+    refusal = TakeoverRefusal(
+        reason=reason, missing=missing, lost=state.lost, full=full, spent=spent, lsn=lsn, detail=detail
+    )
     return replace(state, phase=Phase.REFUSED, refusal=replace(refusal, early=early, doubtful=doubtful(state)))
 
 

@@ -15,7 +15,7 @@ from journal.errors import (
     refused,
 )
 from journal.records.chain_rules import newest
-from journal.takeover.messages import Answer, Early, Fence, Full, Gone, Overtaken, Reason, Silent
+from journal.takeover.messages import Early, FenceMember, Full, Gone, MemberAnswer, Overtaken, Reason, Silent
 from journal.takeover.takeover import doubtful
 from sos_client.wire.errors import ErrorCode, RefusedError
 
@@ -56,13 +56,13 @@ def given_up(state: Takeover) -> str:
     return "; ".join(parts)
 
 
-def meaning_of(request: Ask | Read | Fence | Extend | Write, error: RefusedError) -> Answer:
+def meaning_of(request: Ask | Read | FenceMember | Extend | Write, error: RefusedError) -> MemberAnswer:
     """What a member's refusal means for a takeover."""
     member = request.member
     if error.code in _NEWER_CLAIM:
         told = error.fields.get("epoch")
         epoch = told if isinstance(told, int) else 0
-        is_early = isinstance(request, Fence) and epoch < request.epoch
+        is_early = isinstance(request, FenceMember) and epoch < request.epoch
         return Early(member=member) if is_early else Overtaken(member=member, epoch=epoch)
     if error.code is ErrorCode.NOT_FOUND:
         return Gone(member=member)

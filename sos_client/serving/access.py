@@ -64,7 +64,7 @@ EVERYTHING: Final = Grant(name="anyone", sha256=b"", namespaces=("*",), rights=f
 """What a server without a tokens file grants; it listens on loopback only, unless told to be insecure."""
 
 
-class Access:
+class AccessRules:
     """The tokens that are valid now; ``reload`` reads the file again (the old tokens stay when it is not in order).
 
     Whether tokens are needed at all is decided once.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.net.poller import Poller
-from sos_client.serving.access import Access
+from sos_client.serving.access import AccessRules
 from sos_client.serving.containment import concerns_all
 from sos_client.serving.pace import PaceLimits
 from sos_client.wire.errors import ErrorCode, RefusedError
@@ -41,7 +41,7 @@ class Service:
         log: EventLog,
         wall_clock: Callable[[], float],
         nursery: trio.Nursery,
-        access: Access | None = None,
+        access: AccessRules | None = None,
         limits: LimitsSection | None = None,
     ) -> None:
         """``nursery`` is where answers wait for peers that are slow to take them; it outlives all conversations."""
@@ -49,7 +49,7 @@ class Service:
         self.log = log
         self.wall_clock = wall_clock
         self.nursery = nursery
-        self.access = access or Access(None)
+        self.access = access or AccessRules(None)
         self.limits = limits or LimitsSection()
         self.traffic = Traffic()
         self.held_frames = HeldFrames()

@@ -27,7 +27,7 @@ HEADER_BYTES: Final = _HEADER.size
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class CatalogCheckpoint:
     """What a record says besides its rows.
 
     `sequence` counts records over all files; log generations below `replay_from` are not needed any more, and
@@ -49,7 +49,7 @@ def encode_rows(rows: Iterable[bytes]) -> bytearray:
     return content
 
 
-def encode_record(checkpoint: Checkpoint, rows: bytes | bytearray) -> bytes:
+def encode_record(checkpoint: CatalogCheckpoint, rows: bytes | bytearray) -> bytes:
     """A whole record; `rows` comes from `encode_rows`."""
     content = _HEADER.pack(
         _MAGIC,
@@ -82,7 +82,7 @@ def record_bytes(header: bytes) -> int | None:
     return -(-(HEADER_BYTES + int(rows_bytes)) // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def decode_record(record: bytes) -> tuple[Checkpoint, list[Row]] | None:
+def decode_record(record: bytes) -> tuple[CatalogCheckpoint, list[Row]] | None:
     """The record at the beginning of these bytes, or None when it is not whole. DamagedError: whole, but nonsense."""
     if len(record) < HEADER_BYTES or record_bytes(record) is None:
         return None
@@ -90,7 +90,7 @@ def decode_record(record: bytes) -> tuple[Checkpoint, list[Row]] | None:
     rows = memoryview(record)[HEADER_BYTES : HEADER_BYTES + rows_bytes]
     if len(rows) != rows_bytes or crc != crc32c(rows, crc32c(record[: HEADER_BYTES - 4])):
         return None
-    checkpoint = Checkpoint(
+    checkpoint = CatalogCheckpoint(
         sequence=sequence, replay_from=replay_from, open_generation=open_generation, next_number=next_number
     )
     return checkpoint, [decode_row(row) for row in _split(rows)]

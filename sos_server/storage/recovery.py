@@ -18,7 +18,7 @@ from sos_server.storage.rows import ObjectDeleted, ObjectSealed, decode_row
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sos_server.storage.catalog_format import Checkpoint
+    from sos_server.storage.catalog_format import CatalogCheckpoint
     from sos_server.storage.contents import Contents
     from sos_server.storage.log_format import ScannedBatch
 
@@ -32,14 +32,14 @@ class Generation:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Chain:
+class LogChain:
     """The generations that count, oldest first, and a sentence for each thing that is missing."""
 
     generations: list[Generation]
     reports: list[str]
 
 
-def chain_of(headers: Iterable[LogHeader], checkpoint: Checkpoint, *, headless: Iterable[int]) -> Chain:
+def chain_of(headers: Iterable[LogHeader], checkpoint: CatalogCheckpoint, *, headless: Iterable[int]) -> LogChain:
     """The back-links from the newest header down to the catalog's `replay_from`.
 
     `headless` are generations of batches in files whose header is damaged. Something is missing when a link leads to
@@ -62,7 +62,7 @@ def chain_of(headers: Iterable[LogHeader], checkpoint: Checkpoint, *, headless: 
         else:
             chain.append(Generation(header, end))
             generation, end = header.previous_generation, header.previous_end
-    return Chain(chain[::-1], reports)
+    return LogChain(chain[::-1], reports)
 
 
 def _missing(generation: int) -> str:

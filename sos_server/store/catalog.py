@@ -14,7 +14,7 @@ from journal.disk.disk import Disk, File, OpenMode
 from sos_client.wire.errors import DamagedError
 from sos_server.storage.catalog_format import (
     HEADER_BYTES,
-    Checkpoint,
+    CatalogCheckpoint,
     decode_record,
     encode_record,
     encode_rows,
@@ -47,7 +47,7 @@ class Catalog:
         self._snapshot_bytes = 0
         self._found: str | None = None
         self._found_bytes = 0
-        self.checkpoint = Checkpoint(sequence=0, replay_from=1, open_generation=0, next_number=1)
+        self.checkpoint = CatalogCheckpoint(sequence=0, replay_from=1, open_generation=0, next_number=1)
 
     async def load(self, contents: Contents) -> None:
         """Apply the newest file that begins with a whole record. DamagedError when there are files but none does.
@@ -88,7 +88,7 @@ class Catalog:
         """
         changed, contents.changed = contents.changed, set()
         fresh = self._file is None or self._end - self._snapshot_bytes > max(self._snapshot_bytes, CHANGES_BYTES_MIN)
-        checkpoint = Checkpoint(
+        checkpoint = CatalogCheckpoint(
             sequence=self.checkpoint.sequence + 1,
             replay_from=replay_from,
             open_generation=open_generation,
@@ -129,7 +129,7 @@ class Catalog:
             await trio.lowlevel.checkpoint()
         return position
 
-    async def _begin_file(self, checkpoint: Checkpoint, record: bytes) -> None:
+    async def _begin_file(self, checkpoint: CatalogCheckpoint, record: bytes) -> None:
         """Write a new file; when it is durable the old one goes."""
         name = _file_name(checkpoint.sequence)
         path = f"{CATALOG_DIRECTORY}/{name}"

@@ -24,7 +24,7 @@ from sos_server.store.namespace import Appender, Namespace
 from sos_server.store.object_files import ObjectFiles
 from sos_server.store.settings import StoreSettings
 from sos_server.store.space import Space
-from sos_server.store.starting import Opened, open_root
+from sos_server.store.starting import OpenedRoot, open_root
 from sos_server.store.statistics import StoreStatistics
 from sos_server.store.stored_reader import StoredReader
 
@@ -52,7 +52,7 @@ class ObjectStore:
     def __init__(
         self,
         disk: Disk,
-        opened: Opened,
+        opened: OpenedRoot,
         settings: StoreSettings,
         wall_clock: Callable[[], float],
         random_bytes: Callable[[int], bytes],

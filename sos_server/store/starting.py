@@ -36,7 +36,7 @@ DIRECTORIES: Final = (LOG_DIRECTORY, CATALOG_DIRECTORY, OBJECTS_DIRECTORY)
 
 
 @dataclasses.dataclass(slots=True)
-class Opened:
+class OpenedRoot:
     """What a start found."""
 
     identity: bytes
@@ -47,7 +47,7 @@ class Opened:
     reports: list[str]
 
 
-async def open_root(disk: Disk, settings: StoreSettings, random_bytes: Callable[[int], bytes]) -> Opened:
+async def open_root(disk: Disk, settings: StoreSettings, random_bytes: Callable[[int], bytes]) -> OpenedRoot:
     """Lock the root and bring everything in it to a state from which commits can go on.
 
     Raises DiskLockedError, OSError, and DamagedError when what was synced is not there (see `accept_log_damage`).
@@ -68,7 +68,7 @@ async def open_root(disk: Disk, settings: StoreSettings, random_bytes: Callable[
     await _make_log_files(files)
     if not catalog.checkpoint.sequence:
         await catalog.write(contents, replay_from=1, open_generation=0)
-    return Opened(identity, contents, catalog, files, replay.deleted, replay.reports)
+    return OpenedRoot(identity, contents, catalog, files, replay.deleted, replay.reports)
 
 
 async def read_identity(disk: Disk) -> bytes | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
-from spark_integration.pipelines.records import SCHEMA, Record
+from spark_integration.pipelines.records import SCHEMA, SentRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +34,7 @@ class Query:
     name: str
     output_mode: str
     build: Callable[[DataFrame], DataFrame]
-    answer: Callable[[list[Record]], object]
+    answer: Callable[[list[SentRecord]], object]
     shown: Callable[[Batches], object]
     """What the sink's batches amount to, to be compared with the answer."""
 
@@ -62,30 +62,32 @@ def _last_by_key(column: str) -> Callable[[Batches], object]:
     return shown
 
 
-def _totals(records: list[Record]) -> object:
+def _totals(records: list[SentRecord]) -> object:
     totals: Counter[int] = Counter()
     for record in records:
         totals[record.key] += record.value
     return dict(totals)
 
 
-def _counts(records: list[Record]) -> object:
+def _counts(records: list[SentRecord]) -> object:
     return dict(Counter(record.key for record in records))
 
 
-def _distinct_ids(records: list[Record]) -> object:
+def _distinct_ids(records: list[SentRecord]) -> object:
     return sorted({(record.id,) for record in records})
 
 
-def _closed_windows(records: list[Record]) -> object:
+def _closed_windows(records: list[SentRecord]) -> object:
     closed_until = max(record.at for record in records) - WATERMARK_SECONDS
     starts = Counter(record.at - record.at % WINDOW_SECONDS for record in records)
     return sorted((start, count) for start, count in starts.items() if start + WINDOW_SECONDS <= closed_until)
 
 
-def _pairs(records: list[Record]) -> object:
+def _pairs(records: list[SentRecord]) -> object:
     seen = Counter(record.id for record in records)
-    return sorted((number,) for number, times in seen.items() if Record.of(number).key == 0 for _ in range(times**2))
+    return sorted(
+        (number,) for number, times in seen.items() if SentRecord.of(number).key == 0 for _ in range(times**2)
+    )
 
 
 # ── the queries ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,7 +20,7 @@ SCHEMA: Final = "id long, key int, value long, at timestamp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class SentRecord:
     """One event; everything about it follows from its id."""
 
     id: int
@@ -29,19 +29,19 @@ class Record:
     at: int
 
     @classmethod
-    def of(cls, number: int) -> Record:
+    def of(cls, number: int) -> SentRecord:
         mixed = number * 2_654_435_761 % 2**32
         return cls(id=number, key=mixed % KEYS, value=mixed // KEYS % 1000, at=FIRST_SECOND + number)
 
 
-def file_records(file_number: int, *, per_file: int) -> list[Record]:
+def file_records(file_number: int, *, per_file: int) -> list[SentRecord]:
     """What the file of this number holds."""
     start = file_number * per_file
     first = max(0, start - REPEATED)
-    return [Record.of(number) for number in range(first, start + per_file)]
+    return [SentRecord.of(number) for number in range(first, start + per_file)]
 
 
-def all_records(files: int, *, per_file: int) -> list[Record]:
+def all_records(files: int, *, per_file: int) -> list[SentRecord]:
     """What the first `files` files hold together, repeated records included."""
     return [record for number in range(files) for record in file_records(number, per_file=per_file)]
 

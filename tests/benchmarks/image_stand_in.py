@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from journal.image.image import Image
-from journal.records.change import Put, encode_change
+from journal.records.change import PutChange, encode_change
 from journal.records.record import encode_record
 from tests.journal.histories import History
 
@@ -24,14 +24,14 @@ def filled_image(files: int) -> Image:
 def add_files(image: Image, first: int, end: int) -> None:
     """One PUT each; all of them say that their bytes lie at the same place, which takes no less memory."""
     _, put = encode_record(
-        kind=Put.kind,
+        kind=PutChange.kind,
         lsn=image.lsn,
         acknowledged_lsn=image.lsn,
         time_ms=image.time_ms,
-        meta=encode_change(Put(path="state")),
+        meta=encode_change(PutChange(path="state")),
         chain=image.chain,
         payload=b"x" * 100,
     )
     for number in range(first, end):
         image.lsn = put.lsn
-        image.apply(put, Put(path=f"query/state/{number // FILES_PER_DIRECTORY}/{number}.delta"))
+        image.apply(put, PutChange(path=f"query/state/{number // FILES_PER_DIRECTORY}/{number}.delta"))

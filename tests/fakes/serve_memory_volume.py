@@ -19,14 +19,14 @@ import click
 import trio
 
 from journal.errors import JournalCode, JournalError, journal_error
-from journal.gateway.conversation import Surroundings, Volumes
+from journal.gateway.conversation import GatewaySurroundings, Volumes
 from journal.gateway.gateway import Gateway, farewell
 from journal.gateway.metrics import GatewayMetrics
 from journal.service.serve import ServeSettings, serve
 from journal.service.supervisor import Supervision
 from journal.service.supervisor import supervise as run_supervised
 from sos_client.net.addresses import Address, parse_address
-from sos_client.serving.access import Access
+from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
 from sos_client.serving.listener import Listener, ListenerLimits
 from tests.fakes.memory_volume import MemoryVolume
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 def gateway_over(volumes: Volumes) -> Gateway:
     """A gateway without tokens."""
-    surroundings = Surroundings(
+    surroundings = GatewaySurroundings(
         volumes=volumes,
-        access=Access(None),
+        access=AccessRules(None),
         log=EventLog(),
         metrics=GatewayMetrics(),
         identity=os.urandom(16),

@@ -75,8 +75,8 @@ class FileTalk:
     def last_bytes(self) -> bytes:
         frames = b"" if self._greeted else self._sent(self._request())
         if self._writing is not None:
-            frames += self._sent(m.WriteCancel())
-        return frames + self._sent(m.Ping(number=1))
+            frames += self._sent(m.WriteCancelRequest())
+        return frames + self._sent(m.PingRequest(number=1))
 
     def received(self, data: bytes) -> None:
         if not self.legal:
@@ -89,32 +89,32 @@ class FileTalk:
             raise FoundError(f"an answer that cannot be: {error}") from error
 
     def _judge(self, answer: m.Answer | None) -> None:
-        kind = JournalCode(answer.code).name if isinstance(answer, m.Refusal) else type(answer).__name__
+        kind = JournalCode(answer.code).name if isinstance(answer, m.RefusalAnswer) else type(answer).__name__
         self._tally.answers[kind] += 1
-        if isinstance(answer, m.Waiting):
+        if isinstance(answer, m.WaitingAnswer):
             return
-        if isinstance(answer, m.Refusal) and answer.code in CLOSING:
+        if isinstance(answer, m.RefusalAnswer) and answer.code in CLOSING:
             self.over = True
             return
         if not self._unanswered:
             raise FoundError(f"{type(answer).__name__} answers nothing")
-        if self._unanswered[0] is m.Read and isinstance(answer, m.Status | m.Data):
+        if self._unanswered[0] is m.ReadRequest and isinstance(answer, m.StatusAnswer | m.FileData):
             return
         self._unanswered.popleft()
 
     def _sent(self, request: m.Request) -> bytes:
         match request:
-            case m.Hello():
+            case m.HelloRequest():
                 self._greeted = True
-            case m.WriteOpen():
+            case m.WriteOpenRequest():
                 self._writing = 0
-            case m.Data():
+            case m.FileData():
                 self._writing = request.offset + len(request.payload)
                 return encode(request)
-            case m.WriteCommit() | m.WriteCancel():
+            case m.WriteCommitRequest() | m.WriteCancelRequest():
                 self._writing = None
                 return encode(request)
-            case m.Quit():
+            case m.QuitRequest():
                 self.over = True
         self._unanswered.append(type(request))
         return encode(request)
@@ -136,15 +136,15 @@ class FileTalk:
         chance = self._chance
         if not self._greeted:
             token = chance.choice(self._world.tokens)
-            return m.Hello(version=1, token=token, client="fuzz", instance=self._instance)
+            return m.HelloRequest(version=1, token=token, client="fuzz", instance=self._instance)
         if not self._opened:
             self._opened = True
-            return m.Open(volume=self._world.volume, epoch_seen=0)
+            return m.OpenRequest(volume=self._world.volume, epoch_seen=0)
         if self._writing is not None:
             kind = chance.choices(("data", "commit", "cancel"), (4, 2, 1))[0]
             if kind == "data":
-                return m.Data(offset=self._writing, payload=self._payload(1))
-            return m.WriteCommit(size=self._writing) if kind == "commit" else m.WriteCancel()
+                return m.FileData(offset=self._writing, payload=self._payload(1))
+            return m.WriteCommitRequest(size=self._writing) if kind == "commit" else m.WriteCancelRequest()
         return self._asking() if chance.random() < 0.4 else self._changing()
 
     def _asking(self) -> m.Request:
@@ -152,40 +152,44 @@ class FileTalk:
         path = chance.choice(PATHS)
         match chance.choices(range(7), (6, 4, 3, 3, 2, 2, 0.2))[0]:
             case 0:
-                return m.Open(volume=chance.choice((self._world.volume, self._world.volume, "none")), epoch_seen=0)
+                return m.OpenRequest(
+                    volume=chance.choice((self._world.volume, self._world.volume, "none")), epoch_seen=0
+                )
             case 1:
                 length = chance.choice((None, 0, 7, limits.NUMBER_MAX))
-                return m.Read(path=path, offset=chance.choice((0, 3)), length=length, modified_ms=None, epoch_seen=0)
+                return m.ReadRequest(
+                    path=path, offset=chance.choice((0, 3)), length=length, modified_ms=None, epoch_seen=0
+                )
             case 2:
-                return m.Stat(path=path, epoch_seen=chance.choice((0, 0, limits.NUMBER_MAX)))
+                return m.StatRequest(path=path, epoch_seen=chance.choice((0, 0, limits.NUMBER_MAX)))
             case 3:
-                return m.List(path=path, after="", limit=chance.choice((1, 1000)), epoch_seen=0)
+                return m.ListRequest(path=path, after="", limit=chance.choice((1, 1000)), epoch_seen=0)
             case 4:
-                return m.Describe(epoch_seen=0)
+                return m.DescribeRequest(epoch_seen=0)
             case 5:
-                return m.Ping(number=chance.randrange(9))
+                return m.PingRequest(number=chance.randrange(9))
             case _:
-                return m.Quit()
+                return m.QuitRequest()
 
     def _changing(self) -> m.Request:
         chance = self._chance
         path, stamp, overwrite = chance.choice(PATHS), self._stamp(), chance.random() < 0.5
         match chance.choices(range(8), (8, 4, 2, 2, 3, 0.5, 1, 0.5))[0]:
             case 0:
-                return m.Put(path=path, overwrite=overwrite, stamp=stamp, payload=self._payload(0))
+                return m.PutRequest(path=path, overwrite=overwrite, stamp=stamp, payload=self._payload(0))
             case 1:
-                return m.WriteOpen(path=path, overwrite=overwrite, stamp=stamp)
+                return m.WriteOpenRequest(path=path, overwrite=overwrite, stamp=stamp)
             case 2:
-                return m.Mkdirs(path=path, stamp=stamp)
+                return m.MkdirsRequest(path=path, stamp=stamp)
             case 3:
-                return m.Delete(path=path, recursive=overwrite, stamp=stamp)
+                return m.DeleteRequest(path=path, recursive=overwrite, stamp=stamp)
             case 4:
-                return m.Rename(source=path, target=chance.choice(PATHS), overwrite=overwrite, stamp=stamp)
+                return m.RenameRequest(source=path, target=chance.choice(PATHS), overwrite=overwrite, stamp=stamp)
             case 5:
                 claim = PathClaim(start_time=chance.randrange(5), application="app")
                 claiming = m.Stamp(operation=stamp.operation, claim=claim, epoch_seen=0)
-                return m.Claim(path="x/y", stamp=claiming)
+                return m.ClaimRequest(path="x/y", stamp=claiming)
             case 6:
-                return m.Mark(values=(("batch", chance.randrange(99)),), stamp=stamp)
+                return m.MarkRequest(values=(("batch", chance.randrange(99)),), stamp=stamp)
             case _:
-                return m.Pin(name="p", lsn=chance.randrange(99), seconds=chance.choice((0, 60)), stamp=stamp)
+                return m.PinRequest(name="p", lsn=chance.randrange(99), seconds=chance.choice((0, 60)), stamp=stamp)

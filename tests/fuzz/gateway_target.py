@@ -43,13 +43,13 @@ def _check(type_code: bytes, body: bytes, *, answers: bool) -> None:
     """What can be decoded means the same when it is written down and read again."""
     decode = decode_answer if answers else decode_request
     message = decode(type_code[0] if type_code else 0, memoryview(body))
-    if message is None or (isinstance(message, m.Hello) and message.version != 1):
+    if message is None or (isinstance(message, m.HelloRequest) and message.version != 1):
         return
     assert decode(type_code[0], memoryview(encode(message)[5:])) == message
 
 
 def _with_true_crc(type_code: int, body: bytes) -> bytes:
-    if type_code == m.MessageType.DATA and len(body) > 12:
+    if type_code == m.FileMessageType.DATA and len(body) > 12:
         return body[:8] + crc32c(body[12:]).to_bytes(4, "big") + body[12:]
     return body
 

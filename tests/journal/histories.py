@@ -12,7 +12,7 @@ from journal.records.record import (
     FIRST_CHAIN,
     FIRST_LSN,
     NO_CLIENT,
-    Chain,
+    ChainHash,
     Epoch,
     Kind,
     Lsn,
@@ -38,7 +38,7 @@ class History:
     """A log that grows: `segments` has the bytes of each segment by name, in order."""
 
     lsn: Lsn = FIRST_LSN
-    chain: Chain = FIRST_CHAIN
+    chain: ChainHash = FIRST_CHAIN
     time_ms: int = FIRST_TIME_MS
     epoch: Epoch = FIRST_EPOCH
     holder: bytes = b"\x0a" * 16

@@ -14,7 +14,7 @@ from journal.copies.backup_mark import MarkedObject, decode_mark, encode_mark
 from journal.image.image import Image
 from journal.image.index_snapshot import decode_snapshot, encode_snapshot, name_of_snapshot
 from journal.records.change import decode_change, encode_change
-from journal.records.record import FIRST_CHAIN, HEADER_BYTES, Chain, Epoch, Kind, Lsn, encode_record
+from journal.records.record import FIRST_CHAIN, HEADER_BYTES, ChainHash, Epoch, Kind, Lsn, encode_record
 from journal.records.segment import SegmentReader, decode_segment_header, encode_segment_header
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -37,7 +37,7 @@ def test_every_kind_has_a_vector() -> None:
 @pytest.mark.parametrize("vector", ALL, ids=[record["name"] for record in ALL])
 @pytest.mark.parametrize("piece", [1, 10_000])
 def test_a_vector_is_read(vector: dict[str, Any], piece: int) -> None:
-    data, before = bytes.fromhex(vector["record"]), Chain(bytes.fromhex(vector["chain_before"]))
+    data, before = bytes.fromhex(vector["record"]), ChainHash(bytes.fromhex(vector["chain_before"]))
     reader = SegmentReader(lsn=Lsn(vector["lsn"]), chain=before)
     record = None
     for at in range(0, len(data), piece):
@@ -60,7 +60,7 @@ def test_a_vector_is_read(vector: dict[str, Any], piece: int) -> None:
 
 @pytest.mark.parametrize("vector", ALL, ids=[record["name"] for record in ALL])
 def test_a_vector_is_written(vector: dict[str, Any]) -> None:
-    reader = SegmentReader(lsn=Lsn(vector["lsn"]), chain=Chain(bytes.fromhex(vector["chain_before"])))
+    reader = SegmentReader(lsn=Lsn(vector["lsn"]), chain=ChainHash(bytes.fromhex(vector["chain_before"])))
     reader.feed(bytes.fromhex(vector["record"]))
     record = reader.next_record()
     assert record is not None
@@ -75,7 +75,7 @@ def test_a_vector_is_written(vector: dict[str, Any]) -> None:
         acknowledged_lsn=header.acknowledged_lsn,
         time_ms=header.time_ms,
         meta=meta,
-        chain=Chain(bytes.fromhex(vector["chain_before"])),
+        chain=ChainHash(bytes.fromhex(vector["chain_before"])),
         payload=record.payload,
         client=header.client,
         sequence=header.sequence,

@@ -20,7 +20,7 @@ from journal.image.index_snapshot import decode_snapshot, encode_snapshot
 from journal.image.nodes import Directory, modified_ms_of, pack_extent, pack_file
 from journal.image.operation_window import OperationWindow
 from journal.image.preconditions import check_rename
-from journal.records.change import MakeDirectory, Mark, Pin, Put, Trim, decode_change
+from journal.records.change import MakeDirectoryChange, MarkChange, PinChange, PutChange, TrimChange, decode_change
 from journal.records.record import FIRST_CHAIN, Kind, Lsn, decode_header, encode_record
 from journal.records.segment import SegmentReader, decode_segment_header, encode_segment_header
 from journal.volume import FileStatus, OperationId
@@ -88,9 +88,9 @@ def test_a_header_in_the_wrong_place_is_damage() -> None:
 def test_too_many_pins_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_module, "PINS_MAX", 1)
     written = Written()
-    written.add(Pin(name="one", lsn=Lsn(0), expires_ms=FIRST_TIME_MS * 2))
+    written.add(PinChange(name="one", lsn=Lsn(0), expires_ms=FIRST_TIME_MS * 2))
     with pytest.raises(DamagedJournalError, match="more than 1 pins"):
-        written.add(Pin(name="two", lsn=Lsn(0), expires_ms=FIRST_TIME_MS * 2))
+        written.add(PinChange(name="two", lsn=Lsn(0), expires_ms=FIRST_TIME_MS * 2))
 
 
 def test_a_directory_has_a_time_as_a_file_has() -> None:
@@ -100,8 +100,8 @@ def test_a_directory_has_a_time_as_a_file_has() -> None:
 def _snapshot(change: Any) -> bytes:
     """A snapshot with a right CRC around values that `change` has had in its hands."""
     written = Written()
-    written.add(Put(path="a/x"), b"1")
-    written.add(Trim(lsn=Lsn(0)))
+    written.add(PutChange(path="a/x"), b"1")
+    written.add(TrimChange(lsn=Lsn(0)))
     data = encode_snapshot(written.image)
     values = unpack(data[20:], array_max=1000, string_bytes_max=1000, binary_bytes_max=5000)
     body = pack(change(values))
@@ -165,10 +165,10 @@ def test_clients_with_answers_are_not_forgotten(monkeypatch: pytest.MonkeyPatch)
 
 def test_renames_that_are_refused() -> None:
     written = Written()
-    written.add(Put(path="file"))
-    written.add(Put(path="other"))
-    written.add(MakeDirectory(path="dir"))
-    written.add(Mark(values={"k": 1}))
+    written.add(PutChange(path="file"))
+    written.add(PutChange(path="other"))
+    written.add(MakeDirectoryChange(path="dir"))
+    written.add(MarkChange(values={"k": 1}))
     codes = []
     for source, target, overwrite in (("file", "dir", True), ("file", "other", False), ("dir", "other", True)):
         with pytest.raises(JournalError) as caught:
@@ -251,7 +251,7 @@ def test_files_elsewhere_and_directories_are_not_of_the_checkpoint() -> None:
 
 def test_a_batch_without_state() -> None:
     log, history = History(), BatchHistory()
-    change = Put(path="q/commits/3")
+    change = PutChange(path="q/commits/3")
     history.note(log.add(change), change)
     (batch,) = history.of("q")
     assert (batch.state_versions, batch.duration_ms) == (None, None)

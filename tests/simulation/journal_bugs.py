@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from journal.copies.member_filling import Filling
 from journal.errors import SupersededError
 from journal.gateway.client.client import RemoteVolume
-from journal.gateway.client.retry_state import Persistence
+from journal.gateway.client.retry_state import RetryState
 from journal.gateway.put_lane import PutLane
 from journal.image import preconditions
 from journal.image.operation_window import OperationWindow
@@ -21,7 +21,7 @@ from journal.records.timekeeping import Timekeeper
 from journal.takeover import driver as opening
 from journal.takeover import membership_change, takeover
 from journal.takeover.driver import _Driver
-from journal.takeover.messages import Fence, Granted
+from journal.takeover.messages import FenceMember, Granted
 from journal.takeover.takeover import Takeover
 from sos_client.append_stream import AppendStream
 from sos_server.store.appender import Appender
@@ -111,7 +111,7 @@ async def _assemble_from_one(
 
 
 def _granted_without_asking(right: Right, driver: _Driver, request: Any, client: SosClient) -> Any:
-    if isinstance(request, Fence):
+    if isinstance(request, FenceMember):
 
         async def granted() -> Granted:
             return Granted(member=request.member)
@@ -120,7 +120,7 @@ def _granted_without_asking(right: Right, driver: _Driver, request: Any, client:
     return right(driver, request, client)
 
 
-def _surely_not_done(right: Right, persistence: Persistence, seconds: float) -> Any:
+def _surely_not_done(right: Right, persistence: RetryState, seconds: float) -> Any:
     persistence._maybe_done = persistence._unanswered = False
     return right(persistence, seconds)
 
@@ -279,7 +279,7 @@ JOURNAL_BUGS: Final = (
     PlantedBug(
         name="maybe is no",
         breaks="a client that got no answer in time says that nothing was changed",
-        plant=wrapped(Persistence, "out_of_time", _surely_not_done),
+        plant=wrapped(RetryState, "out_of_time", _surely_not_done),
     ),
     PlantedBug(
         name="servers ignore the claim",

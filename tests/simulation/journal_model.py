@@ -23,7 +23,7 @@ import trio
 
 from journal.errors import JournalCode
 from journal.image.image import Image
-from journal.records.change import Commit, Delete, Put, Rename, decode_change
+from journal.records.change import CommitChange, DeleteChange, PutChange, RenameChange, decode_change
 from journal.records.record import Kind
 from journal.records.segment import decode_segment_header
 from sos_client.wire.checksum import crc32c
@@ -159,16 +159,16 @@ class LogModel:
     def _apply(self, record: Record) -> dict[str, bytes | None]:
         files, payload = self._files, bytes(record.payload)
         match decode_change(record.header, record.meta):
-            case Put(path=path):
+            case PutChange(path=path):
                 files[path] = payload
                 return {path: payload}
-            case Commit(upload=upload, path=path):
+            case CommitChange(upload=upload, path=path):
                 files[path] = bytes(self._uploads.pop(upload))
                 return {path: files[path]}
-            case Delete(path=path):
+            case DeleteChange(path=path):
                 files.pop(path, None)
                 return {path: None}
-            case Rename(source=source, target=target):
+            case RenameChange(source=source, target=target):
                 if source != target:
                     files[target] = files.pop(source)
                 return {source: None, target: files[target]}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.gateway.client.sign_of_life import is_alive
-from journal.gateway.conversation import Surroundings as GatewaySurroundings
+from journal.gateway.conversation import GatewaySurroundings as GatewaySurroundings
 from journal.gateway.gateway import Gateway
 from journal.gateway.metrics import GatewayMetrics
 from journal.owner.journal import open_journal
@@ -19,7 +19,7 @@ from journal.records.settings import JournalSettings, Surroundings
 from journal.service.keeper import VolumeKeeper, VolumeKeepers
 from journal.takeover.owner_board import ServerBoard
 from sos_client.attempts import Deadlines
-from sos_client.serving.access import Access
+from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDi
     gateway = Gateway(
         GatewaySurroundings(
             volumes=VolumeKeepers([keeper]),
-            access=Access(None),
+            access=AccessRules(None),
             log=log,
             metrics=GatewayMetrics(),
             identity=chance.randbytes(16),

@@ -112,9 +112,9 @@ async def _grant_again(right: Right, namespace: Namespace, claim: Claim, **_: ob
         await right(namespace, claim)
 
 
-def _no_back_links(right: Right, *args: Any, **named: Any) -> recovery.Chain:
+def _no_back_links(right: Right, *args: Any, **named: Any) -> recovery.LogChain:
     chain = right(*args, **named)
-    return recovery.Chain([recovery.Generation(found.header, None) for found in chain.generations], chain.reports)
+    return recovery.LogChain([recovery.Generation(found.header, None) for found in chain.generations], chain.reports)
 
 
 def _crc_not_compared(right: Right, stream: AppendStream, size: int, crc: int) -> None:

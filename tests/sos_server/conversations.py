@@ -20,7 +20,7 @@ from tests.fakes.scripted_client import ScriptedClient
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sos_client.serving.access import Access
+    from sos_client.serving.access import AccessRules
     from sos_server.config import LimitsSection
     from sos_server.store.object_store import ObjectStore
 
@@ -77,7 +77,7 @@ class Scene:
 async def scene(
     *,
     carrier: str = "memory",
-    access: Access | None = None,
+    access: AccessRules | None = None,
     limits: LimitsSection | None = None,
     commits_at_once: bool = True,
     commits_each_round: bool = False,

@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 from journal.gateway.wire.decoding import decode_request
 from journal.gateway.wire.limits import FRAME_BYTES_MAX
-from journal.gateway.wire.messages import MessageType
+from journal.gateway.wire.messages import FileMessageType
 from sos_client.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _RECEIVE_BYTES: Final = 65536
-_GREETINGS: Final = frozenset({MessageType.HELLO, MessageType.OPEN, MessageType.WELCOME, MessageType.OPENED})
-_MORE_OF_A_CALL: Final = frozenset({MessageType.DATA, MessageType.WRITE_COMMIT, MessageType.WRITE_CANCEL})
+_GREETINGS: Final = frozenset(
+    {FileMessageType.HELLO, FileMessageType.OPEN, FileMessageType.WELCOME, FileMessageType.OPENED}
+)
+_MORE_OF_A_CALL: Final = frozenset({FileMessageType.DATA, FileMessageType.WRITE_COMMIT, FileMessageType.WRITE_CANCEL})
 
 
 @dataclass(slots=True, kw_only=True)
 class Call:
     """One request of the file protocol, with how many frames went there and back."""
 
-    kind: MessageType
+    kind: FileMessageType
     path: str
     frames_there: int = 1
     frames_back: int = 0
@@ -48,7 +50,7 @@ class CallRecorder:
 
         Later a service that ends says farewell on each connection, which is no answer to the last call there.
         """
-        puts = {call.path: number for number, call in enumerate(self.calls) if call.kind is MessageType.PUT}
+        puts = {call.path: number for number, call in enumerate(self.calls) if call.kind is FileMessageType.PUT}
         calls = self.calls[puts[f"{checkpoint}/offsets/{first}"] : puts[f"{checkpoint}/offsets/{last}"]]
         return [replace(call) for call in calls]
 
@@ -56,7 +58,7 @@ class CallRecorder:
         """One connection, until either side ends it."""
         current: list[Call] = []
 
-        def request(kind: MessageType, body: memoryview) -> None:
+        def request(kind: FileMessageType, body: memoryview) -> None:
             if kind in _GREETINGS:
                 self.greetings += 1
             elif kind in _MORE_OF_A_CALL:
@@ -66,22 +68,22 @@ class CallRecorder:
                 current.append(Call(kind=kind, path=getattr(decoded, "path", "")))
                 self.calls.append(current[-1])
 
-        def answer(kind: MessageType, _: memoryview) -> None:
-            if kind not in _GREETINGS and kind is not MessageType.WAITING:
+        def answer(kind: FileMessageType, _: memoryview) -> None:
+            if kind not in _GREETINGS and kind is not FileMessageType.WAITING:
                 current[-1].frames_back += 1
 
         threading.Thread(target=_pass_on, args=(service, client, answer), daemon=True).start()
         _pass_on(client, service, request)
 
 
-def _pass_on(source: socket.socket, target: socket.socket, note: Callable[[MessageType, memoryview], None]) -> None:
+def _pass_on(source: socket.socket, target: socket.socket, note: Callable[[FileMessageType, memoryview], None]) -> None:
     splitter = FrameSplitter(frame_bytes_max=FRAME_BYTES_MAX)
     with source, target:
         try:
             while data := source.recv(_RECEIVE_BYTES):
                 splitter.feed(data)
                 while frame := splitter.next_frame():
-                    note(MessageType(frame[0]), frame[1])
+                    note(FileMessageType(frame[0]), frame[1])
                 target.sendall(data)
         except OSError:  # the other direction has ended
             return

@@ -15,12 +15,12 @@ import pytest
 import trio
 import trustme
 
-from journal.cli.exit_codes import ExitCode
+from journal.cli.exit_codes import JournalExitCode
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client.client import ClientSettings, open_volume
 from sos_client.client import open_client
 from sos_client.net.addresses import parse_address
-from sos_client.serving.access import Access, Right, append_token, new_token
+from sos_client.serving.access import AccessRules, Right, append_token, new_token
 from sos_client.wire.errors import RefusedError
 from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
 from spark_integration.pipelines.service_process import ServiceProcess
@@ -58,7 +58,7 @@ def test_a_service_uses_servers_with_tls_and_tokens(tmp_path: Path) -> None:
         )
         try:
             ask = [sys.executable, "-m", "journal", "ls", "sos://v", "--service", beside.address]
-            assert subprocess.run(ask, capture_output=True).returncode == ExitCode.ACCESS
+            assert subprocess.run(ask, capture_output=True).returncode == JournalExitCode.ACCESS
             subprocess.run([*ask, "--token-file", str(beside.credentials.token_file)], check=True)
         finally:
             beside.stop()
@@ -206,7 +206,7 @@ def test_a_second_driver_in_the_same_directory_takes_nothing_from_the_first(tmp_
         told = subprocess.run(second, capture_output=True, text=True, check=True).stdout
         assert "another process owns this directory" in told
         # What a service that is started again would read.
-        access = Access(beside.credentials.tokens_file)
+        access = AccessRules(beside.credentials.tokens_file)
         assert access.authenticate(bytes.fromhex(beside.credentials.token), now=0).reaches("v")
         certificate = beside.credentials.certificate
         assert certificate is not None

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from pyspark.sql import SparkSession
 
-from sos_client.serving.access import Access
+from sos_client.serving.access import AccessRules
 from spark_integration import SessionError, session, with_sos_checkpoints
 from spark_integration.beside_driver import Wanted, programs
 from spark_integration.run_credentials import make_run_credentials
@@ -211,7 +211,7 @@ def test_beyond_loopback_there_is_a_certificate_and_a_token_for_the_run(tmp_path
         x509.SubjectAlternativeName
     )
     assert [str(name.value) for name in names.value] == [host]
-    grant = Access(credentials.tokens_file).authenticate(bytes.fromhex(credentials.token), now=0)
+    grant = AccessRules(credentials.tokens_file).authenticate(bytes.fromhex(credentials.token), now=0)
     assert grant.reaches("v")
     assert not grant.reaches("w")
     again = make_run_credentials(tmp_path, volume="v", certified_host=host)

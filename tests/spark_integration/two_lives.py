@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from spark_integration.pipelines.records import Record
+    from spark_integration.pipelines.records import SentRecord
 
 PER_FILE: Final = 40
 LIVES: Final = ((0, 2), (2, 4))
@@ -48,7 +48,7 @@ class Life:
     """Every file of the volume at its end."""
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[SentRecord]:
         """All that it and the lives before it were given."""
         return all_records(self.end, per_file=PER_FILE)
 

@@ -34,25 +34,25 @@ pytestmark = pytest.mark.timeout(300)
 
 def _opened(service: ServiceProcess, token: bytes | None = None) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
-    hello = m.Hello(version=1, token=token, client="test", instance=os.urandom(16))
+    hello = m.HelloRequest(version=1, token=token, client="test", instance=os.urandom(16))
     connection.sendall(encode(hello))
     assert connection.recv(MIB)
-    connection.sendall(encode(m.Open(volume=VOLUME, epoch_seen=0)))
+    connection.sendall(encode(m.OpenRequest(volume=VOLUME, epoch_seen=0)))
     assert connection.recv(MIB)
     return connection
 
 
 def _fill(service: ServiceProcess, *, upload: bool) -> int:
     """The most that the service has while so many connections begin what they do not end."""
-    most, piece = 0, encode(m.Data(offset=0, payload=bytes(MIB)))
+    most, piece = 0, encode(m.FileData(offset=0, payload=bytes(MIB)))
     with ExitStack() as stack:
         for number in range(CONNECTIONS):
             connection = stack.enter_context(_opened(service))
-            begun = frame_header(m.MessageType.PUT, 2 * MIB - 1) + bytes(MIB * 3 // 2)
+            begun = frame_header(m.FileMessageType.PUT, 2 * MIB - 1) + bytes(MIB * 3 // 2)
             if upload:
                 stamp = m.Stamp(operation=OperationId(os.urandom(16), 1), claim=None, epoch_seen=0)
-                opening = m.WriteOpen(path=f"u/{number}", overwrite=False, stamp=stamp)
-                begun = encode(opening) + piece + frame_header(m.MessageType.DATA, MIB) + bytes(MIB // 2)
+                opening = m.WriteOpenRequest(path=f"u/{number}", overwrite=False, stamp=stamp)
+                begun = encode(opening) + piece + frame_header(m.FileMessageType.DATA, MIB) + bytes(MIB // 2)
             connection.sendall(begun)
             most = max(most, service.rss_bytes())
         time.sleep(1)
@@ -89,25 +89,27 @@ async def test_answers_that_nobody_reads_are_bounded(tmp_path: Path) -> None:
         for _ in range(16):
             await file.write(bytes(MIB))
         await file.commit()
-        request = m.Read(path="large", offset=0, length=None, modified_ms=None, epoch_seen=0)
+        request = m.ReadRequest(path="large", offset=0, length=None, modified_ms=None, epoch_seen=0)
         idle = cluster.service.rss_bytes()
         most = await trio.to_thread.run_sync(lambda: _ask_and_not_listen(cluster.service, encode(request)))
         assert most - idle < ABOVE_IDLE_BYTES_MAX, f"{(most - idle) // MIB} MiB"
         assert sum([len(piece) async for piece in volume.read("large")]) == 16 * MIB
 
 
-def _invent_clients(service: ServiceProcess, token: bytes, path: str) -> m.Refusal:
+def _invent_clients(service: ServiceProcess, token: bytes, path: str) -> m.RefusalAnswer:
     """Changes that leave nothing but an answer, each of another client, until no more are taken."""
     with _opened(service, token) as connection:
         splitter = FrameSplitter(frame_bytes_max=FRAME_BYTES_MAX)
         while True:
             stamps = [m.Stamp(operation=OperationId(os.urandom(16), 1), claim=None, epoch_seen=0) for _ in range(100)]
-            connection.sendall(b"".join(encode(m.Delete(path=path, recursive=False, stamp=one)) for one in stamps))
+            connection.sendall(
+                b"".join(encode(m.DeleteRequest(path=path, recursive=False, stamp=one)) for one in stamps)
+            )
             for _ in stamps:
                 while (frame := splitter.next_frame()) is None:
                     splitter.feed(connection.recv(MIB))
                 answer = decode_answer(*frame)
-                if isinstance(answer, m.Refusal) and answer.code == JournalCode.UNAVAILABLE:
+                if isinstance(answer, m.RefusalAnswer) and answer.code == JournalCode.UNAVAILABLE:
                     return answer
 
 

@@ -17,7 +17,7 @@ import trio
 from journal.errors import JournalCode, JournalError, refused
 from journal.gateway.client.operation_ids import OperationIds
 from journal.gateway.client.remote_write import RemoteWrite
-from journal.gateway.client.retry_state import Persistence
+from journal.gateway.client.retry_state import RetryState
 from journal.gateway.client.service_link import expected
 from journal.gateway.client.service_pool import Addresses, ServicePool, hello
 from journal.gateway.wire import limits
@@ -123,9 +123,9 @@ class RemoteVolume:
 
         def request() -> m.Request:
             stamp = self._stamp(operation, claim)
-            return m.Put(path=path, overwrite=overwrite, stamp=stamp, payload=payload, modified_ms=modified_ms)
+            return m.PutRequest(path=path, overwrite=overwrite, stamp=stamp, payload=payload, modified_ms=modified_ms)
 
-        return (await self._change(operation, request, m.Status)).status
+        return (await self._change(operation, request, m.StatusAnswer)).status
 
     async def append(
         self,
@@ -142,9 +142,9 @@ class RemoteVolume:
 
         def request() -> m.Request:
             stamp = self._stamp(operation, claim)
-            return m.Append(path=path, size=size, modified_ms=modified_ms, stamp=stamp, payload=data)
+            return m.AppendRequest(path=path, size=size, modified_ms=modified_ms, stamp=stamp, payload=data)
 
-        return (await self._change(operation, request, m.Status)).status
+        return (await self._change(operation, request, m.StatusAnswer)).status
 
     async def open_write(
         self,
@@ -157,9 +157,9 @@ class RemoteVolume:
     ) -> RemoteWrite:
         """Nothing is sent before there is more than fits a PUT."""
 
-        def opening() -> m.WriteOpen:
+        def opening() -> m.WriteOpenRequest:
             stamp = self._stamp(operation, claim)
-            return m.WriteOpen(path=path, overwrite=overwrite, stamp=stamp, modified_ms=modified_ms)
+            return m.WriteOpenRequest(path=path, overwrite=overwrite, stamp=stamp, modified_ms=modified_ms)
 
         await trio.lowlevel.checkpoint()
         return RemoteWrite(self, operation, opening)
@@ -188,62 +188,74 @@ class RemoteVolume:
         return status, b"".join(pieces)
 
     async def stat(self, path: str) -> FileStatus:
-        return (await self._ask(lambda: m.Stat(path=path, epoch_seen=self.epoch), m.Status)).status
+        return (await self._ask(lambda: m.StatRequest(path=path, epoch_seen=self.epoch), m.StatusAnswer)).status
 
     async def list(self, path: str, *, after: str = "", limit: int = PAGE_ENTRIES_MAX) -> Page:
         def request() -> m.Request:
-            return m.List(path=path, after=after, limit=limit, epoch_seen=self.epoch)
+            return m.ListRequest(path=path, after=after, limit=limit, epoch_seen=self.epoch)
 
         answer = await self._ask(request, m.PageAnswer)
         return Page(entries=answer.entries, more=answer.more)
 
     async def mkdirs(self, path: str, *, operation: OperationId, claim: PathClaim | None = None) -> None:
-        await self._change(operation, lambda: m.Mkdirs(path=path, stamp=self._stamp(operation, claim)), m.Done)
+        await self._change(
+            operation, lambda: m.MkdirsRequest(path=path, stamp=self._stamp(operation, claim)), m.DoneAnswer
+        )
 
     async def delete(
         self, path: str, *, recursive: bool, operation: OperationId, claim: PathClaim | None = None
     ) -> bool:
         def request() -> m.Request:
-            return m.Delete(path=path, recursive=recursive, stamp=self._stamp(operation, claim))
+            return m.DeleteRequest(path=path, recursive=recursive, stamp=self._stamp(operation, claim))
 
-        return (await self._change(operation, request, m.Done)).applied
+        return (await self._change(operation, request, m.DoneAnswer)).applied
 
     async def rename(
         self, source: str, target: str, *, overwrite: bool, operation: OperationId, claim: PathClaim | None = None
     ) -> None:
         def request() -> m.Request:
-            return m.Rename(source=source, target=target, overwrite=overwrite, stamp=self._stamp(operation, claim))
+            return m.RenameRequest(
+                source=source, target=target, overwrite=overwrite, stamp=self._stamp(operation, claim)
+            )
 
-        await self._change(operation, request, m.Done)
+        await self._change(operation, request, m.DoneAnswer)
 
     async def claim(self, path: str, claim: PathClaim, *, operation: OperationId) -> None:
-        await self._change(operation, lambda: m.Claim(path=path, stamp=self._stamp(operation, claim)), m.Done)
+        await self._change(
+            operation, lambda: m.ClaimRequest(path=path, stamp=self._stamp(operation, claim)), m.DoneAnswer
+        )
 
     async def pin(self, name: str, *, lsn: int, seconds: int, operation: OperationId) -> None:
         def request() -> m.Request:
-            return m.Pin(name=name, lsn=lsn, seconds=seconds, stamp=self._stamp(operation, None))
+            return m.PinRequest(name=name, lsn=lsn, seconds=seconds, stamp=self._stamp(operation, None))
 
-        await self._change(operation, request, m.Done)
+        await self._change(operation, request, m.DoneAnswer)
 
     async def claims(self, *, after: str | None = None, limit: int = PAGE_ENTRIES_MAX) -> ClaimPage:
-        answer = await self._ask(lambda: m.Claims(after=after, limit=limit, epoch_seen=self.epoch), m.ClaimPageAnswer)
+        answer = await self._ask(
+            lambda: m.ClaimsRequest(after=after, limit=limit, epoch_seen=self.epoch), m.ClaimPageAnswer
+        )
         return ClaimPage(claims=answer.claims, more=answer.more)
 
     async def release(self, path: str, claim: PathClaim, *, operation: OperationId) -> bool:
-        done = await self._change(operation, lambda: m.Release(path=path, stamp=self._stamp(operation, claim)), m.Done)
+        done = await self._change(
+            operation, lambda: m.ReleaseRequest(path=path, stamp=self._stamp(operation, claim)), m.DoneAnswer
+        )
         return done.applied
 
     async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId) -> None:
         pairs = tuple(values.items())
-        await self._change(operation, lambda: m.Mark(values=pairs, stamp=self._stamp(operation, None)), m.Done)
+        await self._change(
+            operation, lambda: m.MarkRequest(values=pairs, stamp=self._stamp(operation, None)), m.DoneAnswer
+        )
 
     async def describe(self) -> VolumeDescription:
-        answer = await self._ask(lambda: m.Describe(epoch_seen=self.epoch), m.DescriptionAnswer)
+        answer = await self._ask(lambda: m.DescribeRequest(epoch_seen=self.epoch), m.DescriptionAnswer)
         return answer.description
 
     async def ping(self) -> int:
         """The service's time in ms."""
-        return (await self._ask(lambda: m.Ping(number=1), m.Pong)).time_ms
+        return (await self._ask(lambda: m.PingRequest(number=1), m.PongAnswer)).time_ms
 
     # ── asking until there is an answer ───────────────────────────────────────────────────────────────────────────
 
@@ -253,7 +265,7 @@ class RemoteVolume:
             return await self._persist(attempt, changes=True)
 
     async def _persist(self, attempt: Callable[[ServiceLink], Awaitable[A]], *, changes: bool) -> A:
-        persistence = Persistence(self._pool.addresses, self._settings.retry, changes=changes)
+        persistence = RetryState(self._pool.addresses, self._settings.retry, changes=changes)
         with trio.move_on_after(self._settings.seconds):
             while True:
                 persistence.begin()
@@ -289,9 +301,11 @@ class RemoteVolume:
     ) -> tuple[FileStatus, Sequence[bytes]]:
         pieces: Sequence[bytes] = ()
 
-        async def attempt(link: ServiceLink) -> m.Status:
+        async def attempt(link: ServiceLink) -> m.StatusAnswer:
             nonlocal pieces
-            request = m.Read(path=path, offset=offset, length=length, modified_ms=modified_ms, epoch_seen=self.epoch)
+            request = m.ReadRequest(
+                path=path, offset=offset, length=length, modified_ms=modified_ms, epoch_seen=self.epoch
+            )
             status, pieces = await link.ask_read(request)
             return status
 

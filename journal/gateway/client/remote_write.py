@@ -32,7 +32,7 @@ REPLAY_BYTES_MAX: Final = 16 * 1024 * 1024
 class RemoteWrite:
     """Implements journal.volume.StreamedWrite. One task at a time."""
 
-    def __init__(self, volume: RemoteVolume, operation: OperationId, opening: Callable[[], m.WriteOpen]) -> None:
+    def __init__(self, volume: RemoteVolume, operation: OperationId, opening: Callable[[], m.WriteOpenRequest]) -> None:
         self._volume = volume
         self._operation = operation
         self._opening = opening
@@ -73,28 +73,28 @@ class RemoteWrite:
 
     # ── all of it kept ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _put(self, link: ServiceLink) -> m.Status:
+    async def _put(self, link: ServiceLink) -> m.StatusAnswer:
         opening = self._opening()
-        put = m.Put(
+        put = m.PutRequest(
             path=opening.path,
             overwrite=opening.overwrite,
             stamp=opening.stamp,
             modified_ms=opening.modified_ms,
             payload=bytes(self._kept),
         )
-        return expected(await link.ask(put), m.Status)
+        return expected(await link.ask(put), m.StatusAnswer)
 
-    async def _send_all(self, link: ServiceLink) -> m.Status:
+    async def _send_all(self, link: ServiceLink) -> m.StatusAnswer:
         link.usable = False
         await link.send(self._opening())
         with memoryview(self._kept) as content:
             for offset in range(0, self._size, PIECE_BYTES_MAX):
-                await link.send(m.Data(offset=offset, payload=content[offset : offset + PIECE_BYTES_MAX]))
+                await link.send(m.FileData(offset=offset, payload=content[offset : offset + PIECE_BYTES_MAX]))
                 link.check_early()
         return await self._committed(link)
 
-    async def _committed(self, link: ServiceLink) -> m.Status:
-        answer = expected(await link.ask(m.WriteCommit(size=self._size)), m.Status)
+    async def _committed(self, link: ServiceLink) -> m.StatusAnswer:
+        answer = expected(await link.ask(m.WriteCommitRequest(size=self._size)), m.StatusAnswer)
         try:
             check_file(self._opening().path, answer.status, self._size)
         except ProtocolError:
@@ -130,7 +130,7 @@ class RemoteWrite:
     async def _send_kept(self, link: ServiceLink, least: int) -> None:
         while len(self._kept) >= least:
             piece = bytes(self._kept[:PIECE_BYTES_MAX])
-            await link.send(m.Data(offset=self._size - len(self._kept), payload=piece))
+            await link.send(m.FileData(offset=self._size - len(self._kept), payload=piece))
             del self._kept[:PIECE_BYTES_MAX]
             link.check_early()
 

@@ -26,7 +26,7 @@ AGAIN: Final = frozenset(
 )
 
 
-class Persistence:
+class RetryState:
     """The failures of one operation so far. `changes`: it is not a read, so what became of it matters."""
 
     def __init__(self, addresses: Addresses, policy: RetryPolicy, *, changes: bool) -> None:

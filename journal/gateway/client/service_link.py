@@ -49,15 +49,15 @@ class ServiceLink:
         self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
         self._splitter = FrameSplitter(frame_bytes_max=limits.FRAME_BYTES_MAX)
 
-    async def greet(self, hello: m.Hello, opening: m.Open) -> None:
+    async def greet(self, hello: m.HelloRequest, opening: m.OpenRequest) -> None:
         """Say who is there and open the volume, in one round trip."""
         await self.send(hello, opening)
         welcome = await self.receive()
-        if not isinstance(welcome, m.Welcome):
+        if not isinstance(welcome, m.WelcomeAnswer):
             raise self._unexpected(welcome, hello)
         check_answer(hello, welcome)
         opened = await self.receive()
-        if not isinstance(opened, m.Opened):
+        if not isinstance(opened, m.OpenedAnswer):
             raise self._unexpected(opened, opening)
         check_answer(opening, opened)
         self.usable = True
@@ -71,24 +71,24 @@ class ServiceLink:
         self.usable = True
         return answer
 
-    async def ask_read(self, request: m.Read) -> tuple[m.Status, list[bytes]]:
+    async def ask_read(self, request: m.ReadRequest) -> tuple[m.StatusAnswer, list[bytes]]:
         """The whole answer to a READ: keep what is asked for small."""
         self.usable = False
         await self.send(request)
         status = await self.receive()
-        if not isinstance(status, m.Status):
+        if not isinstance(status, m.StatusAnswer):
             raise self._unexpected(status, request)
         end = request.offset + bytes_due(request, status.status)
         pieces: list[bytes] = []
         offset = request.offset
-        while isinstance(answer := await self.receive(), m.Data):
+        while isinstance(answer := await self.receive(), m.FileData):
             if answer.offset != offset:
                 raise ProtocolError(f"{self.address}: DATA at offset {answer.offset}, where {offset} follows")
             if offset + len(answer.payload) > end:
                 raise ProtocolError(f"{self.address}: more bytes of {request.path} than were asked for")
             pieces.append(bytes(answer.payload))
             offset += len(pieces[-1])
-        if not isinstance(answer, m.ReadEnd) or not answer.next_offset == offset == end:
+        if not isinstance(answer, m.ReadEndAnswer) or not answer.next_offset == offset == end:
             raise self._unexpected(answer, request)
         self.usable = True
         return status, pieces
@@ -108,10 +108,10 @@ class ServiceLink:
                 continue
             answer = decode_answer(*frame)
             self.epoch = getattr(answer, "epoch", 0) or self.epoch
-            if isinstance(answer, m.Refusal):
+            if isinstance(answer, m.RefusalAnswer):
                 self.usable = answer.code not in _ENDING
                 raise refusal_error(answer)
-            if not isinstance(answer, m.Waiting):
+            if not isinstance(answer, m.WaitingAnswer):
                 return answer
 
     def check_early(self) -> None:
@@ -124,7 +124,7 @@ class ServiceLink:
             self._take(bytes(view))
             while (frame := self._splitter.next_frame()) is not None:
                 answer = decode_answer(*frame)
-                if isinstance(answer, m.Refusal):
+                if isinstance(answer, m.RefusalAnswer):
                     raise refusal_error(answer)
 
     def is_stale(self) -> bool:
@@ -156,7 +156,7 @@ class ServiceLink:
         return ProtocolError(f"{self.address} answered {type(answer).__name__} to {type(request).__name__}")
 
 
-def refusal_error(refusal: m.Refusal) -> JournalError:
+def refusal_error(refusal: m.RefusalAnswer) -> JournalError:
     """A refusal from the wire as the error that it stands for."""
     try:
         code = JournalCode(refusal.code)

@@ -55,7 +55,7 @@ class ServicePool:
     addresses: Addresses
     volume: str
     dial: Dial
-    hello: m.Hello
+    hello: m.HelloRequest
     _idle: list[ServiceLink] = field(default_factory=list)
     _free: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(CONNECTIONS_MAX))
 
@@ -90,13 +90,13 @@ class ServicePool:
             stream = await self.dial(address)
         link = ServiceLink(stream, address)
         try:
-            await link.greet(self.hello, m.Open(volume=self.volume, epoch_seen=epoch_seen))
+            await link.greet(self.hello, m.OpenRequest(volume=self.volume, epoch_seen=epoch_seen))
         except BaseException:
             await link.aclose()
             raise
         return link
 
 
-def hello(token: bytes | None, client: str, instance: bytes) -> m.Hello:
+def hello(token: bytes | None, client: str, instance: bytes) -> m.HelloRequest:
     """The first frame of each connection."""
-    return m.Hello(version=limits.VERSION, token=token, client=client, instance=instance)
+    return m.HelloRequest(version=limits.VERSION, token=token, client=client, instance=instance)

@@ -20,7 +20,7 @@ _ALIVE_SECONDS: Final = 1.0
 
 async def is_alive(address: str, *, dial: Dial | None = None) -> bool:
     """Whether anything answers HELLO there: a refusal is a sign of life, too, also one that says "speak TLS"."""
-    hello = m.Hello(version=VERSION, token=None, client="standby", instance=bytes(INSTANCE_BYTES))
+    hello = m.HelloRequest(version=VERSION, token=None, client="standby", instance=bytes(INSTANCE_BYTES))
     with trio.move_on_after(_ALIVE_SECONDS):
         try:
             with translated(address):

@@ -57,25 +57,25 @@ def check_epoch(epoch: int, now_seconds: float) -> None:
 def check_answer(request: m.Request, answer: m.Answer) -> None:
     """Of a request that one frame answers. Answers of another kind than the request's are the caller's to refuse."""
     match request, answer:
-        case m.Hello(version=version), m.Welcome(version=other) if version != other:
+        case m.HelloRequest(version=version), m.WelcomeAnswer(version=other) if version != other:
             raise ProtocolError(f"offered version {version}, answered with {other}")
-        case m.Open(volume=volume), m.Opened(volume=another) if volume != another:
+        case m.OpenRequest(volume=volume), m.OpenedAnswer(volume=another) if volume != another:
             raise ProtocolError(f"opened volume {volume}, answered for {another}")
-        case m.Stat(path=path), m.Status(status=status):
+        case m.StatRequest(path=path), m.StatusAnswer(status=status):
             check_path(path, status)
-        case m.Put(path=path, payload=payload), m.Status(status=status):
+        case m.PutRequest(path=path, payload=payload), m.StatusAnswer(status=status):
             check_file(path, status, len(payload))
-        case m.Append(path=path, size=size, payload=payload), m.Status(status=status):
+        case m.AppendRequest(path=path, size=size, payload=payload), m.StatusAnswer(status=status):
             check_file(path, status, size + len(payload))
-        case m.List(), m.PageAnswer():
+        case m.ListRequest(), m.PageAnswer():
             _check_page(request, answer)
-        case m.Claims(), m.ClaimPageAnswer():
+        case m.ClaimsRequest(), m.ClaimPageAnswer():
             _check_claims(request, answer)
-        case m.Ping(number=number), m.Pong(number=other) if number != other:
+        case m.PingRequest(number=number), m.PongAnswer(number=other) if number != other:
             raise ProtocolError(f"answered to PING {other}, not to {number}")
-        case m.Delete() | m.Release(), _:
+        case m.DeleteRequest() | m.ReleaseRequest(), _:
             pass  # which may find nothing to do
-        case _, m.Done(applied=False):
+        case _, m.DoneAnswer(applied=False):
             raise ProtocolError(f"answered that {type(request).__name__} was not done, without a refusal")
 
 
@@ -92,7 +92,7 @@ def check_file(path: str, status: FileStatus, size: int) -> None:
         raise ProtocolError(f"answered the write of {path} with another file")
 
 
-def bytes_due(request: m.Read, status: FileStatus) -> int:
+def bytes_due(request: m.ReadRequest, status: FileStatus) -> int:
     """How many bytes follow a READ's STATUS, which must be of the file that was asked for."""
     check_path(request.path, status)
     if status.is_directory or request.modified_ms not in (None, status.modified_ms):
@@ -101,7 +101,7 @@ def bytes_due(request: m.Read, status: FileStatus) -> int:
     return rest if request.length is None else min(rest, request.length)
 
 
-def _check_page(request: m.List, page: m.PageAnswer) -> None:
+def _check_page(request: m.ListRequest, page: m.PageAnswer) -> None:
     if _is_the_file_itself(request, page):
         return
     parent = f"{request.path}/" if request.path else ""
@@ -116,13 +116,13 @@ def _check_page(request: m.List, page: m.PageAnswer) -> None:
     _check_extent("LIST", request.limit, len(page.entries), more=page.more)
 
 
-def _is_the_file_itself(request: m.List, page: m.PageAnswer) -> bool:
+def _is_the_file_itself(request: m.ListRequest, page: m.PageAnswer) -> bool:
     if request.after or page.more or len(page.entries) != 1:
         return False
     return not page.entries[0].is_directory and page.entries[0].path == request.path
 
 
-def _check_claims(request: m.Claims, page: m.ClaimPageAnswer) -> None:
+def _check_claims(request: m.ClaimsRequest, page: m.ClaimPageAnswer) -> None:
     before = request.after
     for one in page.claims:
         if before is not None and one.path <= before:

@@ -12,7 +12,7 @@ from journal.gateway.wire import elements as e
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.encoding import DATA_HEAD, HELLO_HEAD, META_BYTES
-from journal.gateway.wire.messages import MessageType
+from journal.gateway.wire.messages import FileMessageType
 from journal.volume import ClaimedPath, VolumeDescription
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ProtocolError
@@ -57,12 +57,12 @@ def hello_head(body: memoryview) -> HelloHead:
     return HelloHead(version, token if has_token else None)
 
 
-def _decode_hello(body: memoryview) -> m.Hello:
+def _decode_hello(body: memoryview) -> m.HelloRequest:
     version, token = hello_head(body)
     if version != limits.VERSION:  # the rest may look different there: the version must be refused, not the frame
-        return m.Hello(version=version, token=None, client="", instance=b"")
+        return m.HelloRequest(version=version, token=None, client="", instance=b"")
     client, instance = e.array(body[HELLO_HEAD.size :], 2)
-    return m.Hello(
+    return m.HelloRequest(
         version=version,
         token=token,
         client=e.text(client),
@@ -106,12 +106,12 @@ def _meta_end(body: memoryview) -> int:
     return end
 
 
-def _decode_append(body: memoryview) -> m.Append:
+def _decode_append(body: memoryview) -> m.AppendRequest:
     start = _meta_end(body)
     path, size, modified_ms, crc, stamp = e.array(body[META_BYTES.size : start], 5)
     if start == len(body):
         raise ProtocolError("an APPEND of nothing")
-    return m.Append(
+    return m.AppendRequest(
         path=e.text(path),
         size=e.number(size),
         modified_ms=e.number(modified_ms),
@@ -120,17 +120,17 @@ def _decode_append(body: memoryview) -> m.Append:
     )
 
 
-def _decode_put(body: memoryview) -> m.Put:
+def _decode_put(body: memoryview) -> m.PutRequest:
     path, overwrite, operation, claim, epoch_seen, modified_ms, payload, _ = put_parts(body)
     stamp = m.Stamp(operation=operation, claim=claim, epoch_seen=epoch_seen)
-    return m.Put(path=path, overwrite=overwrite, stamp=stamp, payload=payload, modified_ms=modified_ms)
+    return m.PutRequest(path=path, overwrite=overwrite, stamp=stamp, payload=payload, modified_ms=modified_ms)
 
 
-def _decode_data(body: memoryview) -> m.Data:
+def _decode_data(body: memoryview) -> m.FileData:
     if len(body) <= DATA_HEAD.size:
         raise ProtocolError("a DATA frame without data")
     offset, crc = DATA_HEAD.unpack_from(body)
-    return m.Data(offset=e.number(offset), payload=_verified(body[DATA_HEAD.size :], crc))
+    return m.FileData(offset=e.number(offset), payload=_verified(body[DATA_HEAD.size :], crc))
 
 
 def _verified(payload: memoryview, crc: object) -> memoryview:
@@ -141,14 +141,14 @@ def _verified(payload: memoryview, crc: object) -> memoryview:
     return payload
 
 
-def _decode_open(body: memoryview) -> m.Open:
+def _decode_open(body: memoryview) -> m.OpenRequest:
     volume, epoch_seen = e.array(body, 2)
-    return m.Open(volume=e.text(volume), epoch_seen=e.number(epoch_seen))
+    return m.OpenRequest(volume=e.text(volume), epoch_seen=e.number(epoch_seen))
 
 
-def _decode_write_open(body: memoryview) -> m.WriteOpen:
+def _decode_write_open(body: memoryview) -> m.WriteOpenRequest:
     path, overwrite, stamp, modified_ms = e.array(body, 4)
-    return m.WriteOpen(
+    return m.WriteOpenRequest(
         path=e.text(path),
         overwrite=e.flag(overwrite),
         stamp=e.stamp(stamp),
@@ -156,18 +156,18 @@ def _decode_write_open(body: memoryview) -> m.WriteOpen:
     )
 
 
-def _decode_write_commit(body: memoryview) -> m.WriteCommit:
-    return m.WriteCommit(size=e.number(e.array(body, 1)[0]))
+def _decode_write_commit(body: memoryview) -> m.WriteCommitRequest:
+    return m.WriteCommitRequest(size=e.number(e.array(body, 1)[0]))
 
 
-def _decode_write_cancel(body: memoryview) -> m.WriteCancel:
+def _decode_write_cancel(body: memoryview) -> m.WriteCancelRequest:
     e.array(body, 0)
-    return m.WriteCancel()
+    return m.WriteCancelRequest()
 
 
-def _decode_read(body: memoryview) -> m.Read:
+def _decode_read(body: memoryview) -> m.ReadRequest:
     path, offset, length, modified_ms, epoch_seen = e.array(body, 5)
-    return m.Read(
+    return m.ReadRequest(
         path=e.text(path),
         offset=e.number(offset),
         length=e.number_or_none(length),
@@ -176,74 +176,76 @@ def _decode_read(body: memoryview) -> m.Read:
     )
 
 
-def _decode_stat(body: memoryview) -> m.Stat:
+def _decode_stat(body: memoryview) -> m.StatRequest:
     path, epoch_seen = e.array(body, 2)
-    return m.Stat(path=e.text(path), epoch_seen=e.number(epoch_seen))
+    return m.StatRequest(path=e.text(path), epoch_seen=e.number(epoch_seen))
 
 
-def _decode_list(body: memoryview) -> m.List:
+def _decode_list(body: memoryview) -> m.ListRequest:
     path, after, limit, epoch_seen = e.array(body, 4)
-    return m.List(path=e.text(path), after=e.text(after), limit=e.limit(limit), epoch_seen=e.number(epoch_seen))
+    return m.ListRequest(path=e.text(path), after=e.text(after), limit=e.limit(limit), epoch_seen=e.number(epoch_seen))
 
 
-def _decode_mkdirs(body: memoryview) -> m.Mkdirs:
+def _decode_mkdirs(body: memoryview) -> m.MkdirsRequest:
     path, stamp = e.array(body, 2)
-    return m.Mkdirs(path=e.text(path), stamp=e.stamp(stamp))
+    return m.MkdirsRequest(path=e.text(path), stamp=e.stamp(stamp))
 
 
-def _decode_delete(body: memoryview) -> m.Delete:
+def _decode_delete(body: memoryview) -> m.DeleteRequest:
     path, recursive, stamp = e.array(body, 3)
-    return m.Delete(path=e.text(path), recursive=e.flag(recursive), stamp=e.stamp(stamp))
+    return m.DeleteRequest(path=e.text(path), recursive=e.flag(recursive), stamp=e.stamp(stamp))
 
 
-def _decode_rename(body: memoryview) -> m.Rename:
+def _decode_rename(body: memoryview) -> m.RenameRequest:
     source, target, overwrite, stamp = e.array(body, 4)
-    return m.Rename(source=e.text(source), target=e.text(target), overwrite=e.flag(overwrite), stamp=e.stamp(stamp))
+    return m.RenameRequest(
+        source=e.text(source), target=e.text(target), overwrite=e.flag(overwrite), stamp=e.stamp(stamp)
+    )
 
 
-def _decode_claim(body: memoryview) -> m.Claim:
+def _decode_claim(body: memoryview) -> m.ClaimRequest:
     path, stamp = e.array(body, 2)
-    return m.Claim(path=e.text(path), stamp=e.claiming_stamp(stamp))
+    return m.ClaimRequest(path=e.text(path), stamp=e.claiming_stamp(stamp))
 
 
-def _decode_mark(body: memoryview) -> m.Mark:
+def _decode_mark(body: memoryview) -> m.MarkRequest:
     values, stamp = e.array(body, 2)
-    return m.Mark(values=e.pairs(values, limits.MARK_VALUES_MAX, _MARK_KINDS), stamp=e.stamp(stamp))
+    return m.MarkRequest(values=e.pairs(values, limits.MARK_VALUES_MAX, _MARK_KINDS), stamp=e.stamp(stamp))
 
 
-def _decode_pin(body: memoryview) -> m.Pin:
+def _decode_pin(body: memoryview) -> m.PinRequest:
     name, lsn, seconds, stamp = e.array(body, 4)
-    return m.Pin(name=e.text(name), lsn=e.number(lsn), seconds=e.number(seconds), stamp=e.stamp(stamp))
+    return m.PinRequest(name=e.text(name), lsn=e.number(lsn), seconds=e.number(seconds), stamp=e.stamp(stamp))
 
 
-def _decode_describe(body: memoryview) -> m.Describe:
-    return m.Describe(epoch_seen=e.number(e.array(body, 1)[0]))
+def _decode_describe(body: memoryview) -> m.DescribeRequest:
+    return m.DescribeRequest(epoch_seen=e.number(e.array(body, 1)[0]))
 
 
-def _decode_claims(body: memoryview) -> m.Claims:
+def _decode_claims(body: memoryview) -> m.ClaimsRequest:
     after, limit, epoch_seen = e.array(body, 3)
-    return m.Claims(
+    return m.ClaimsRequest(
         after=None if after is None else e.text(after), limit=e.limit(limit), epoch_seen=e.number(epoch_seen)
     )
 
 
-def _decode_release(body: memoryview) -> m.Release:
+def _decode_release(body: memoryview) -> m.ReleaseRequest:
     path, stamp = e.array(body, 2)
-    return m.Release(path=e.text(path), stamp=e.claiming_stamp(stamp))
+    return m.ReleaseRequest(path=e.text(path), stamp=e.claiming_stamp(stamp))
 
 
-def _decode_ping(body: memoryview) -> m.Ping:
-    return m.Ping(number=e.number(e.array(body, 1)[0]))
+def _decode_ping(body: memoryview) -> m.PingRequest:
+    return m.PingRequest(number=e.number(e.array(body, 1)[0]))
 
 
-def _decode_quit(body: memoryview) -> m.Quit:
+def _decode_quit(body: memoryview) -> m.QuitRequest:
     e.array(body, 0)
-    return m.Quit()
+    return m.QuitRequest()
 
 
-def _decode_welcome(body: memoryview) -> m.Welcome:
+def _decode_welcome(body: memoryview) -> m.WelcomeAnswer:
     version, service, frame_bytes_max, piece_bytes_max, time_ms = e.array(body, 5)
-    return m.Welcome(
+    return m.WelcomeAnswer(
         version=e.number(version),
         service=e.binary(service, limits.INSTANCE_BYTES),
         frame_bytes_max=e.number(frame_bytes_max),
@@ -252,19 +254,19 @@ def _decode_welcome(body: memoryview) -> m.Welcome:
     )
 
 
-def _decode_opened(body: memoryview) -> m.Opened:
+def _decode_opened(body: memoryview) -> m.OpenedAnswer:
     epoch, volume = e.array(body, 2)
-    return m.Opened(epoch=e.number(epoch), volume=e.text(volume))
+    return m.OpenedAnswer(epoch=e.number(epoch), volume=e.text(volume))
 
 
-def _decode_status(body: memoryview) -> m.Status:
+def _decode_status(body: memoryview) -> m.StatusAnswer:
     epoch, status = e.array(body, 2)
-    return m.Status(epoch=e.number(epoch), status=e.status(status))
+    return m.StatusAnswer(epoch=e.number(epoch), status=e.status(status))
 
 
-def _decode_done(body: memoryview) -> m.Done:
+def _decode_done(body: memoryview) -> m.DoneAnswer:
     epoch, applied = e.array(body, 2)
-    return m.Done(epoch=e.number(epoch), applied=e.flag(applied))
+    return m.DoneAnswer(epoch=e.number(epoch), applied=e.flag(applied))
 
 
 def _decode_page(body: memoryview) -> m.PageAnswer:
@@ -290,29 +292,29 @@ def _decode_claim_page(body: memoryview) -> m.ClaimPageAnswer:
     return m.ClaimPageAnswer(epoch=e.number(epoch), claims=claimed, more=e.flag(more))
 
 
-def _decode_read_end(body: memoryview) -> m.ReadEnd:
+def _decode_read_end(body: memoryview) -> m.ReadEndAnswer:
     epoch, next_offset = e.array(body, 2)
-    return m.ReadEnd(epoch=e.number(epoch), next_offset=e.number(next_offset))
+    return m.ReadEndAnswer(epoch=e.number(epoch), next_offset=e.number(next_offset))
 
 
-def _decode_waiting(body: memoryview) -> m.Waiting:
+def _decode_waiting(body: memoryview) -> m.WaitingAnswer:
     epoch, waited_ms = e.array(body, 2)
-    return m.Waiting(epoch=e.number(epoch), waited_ms=e.number(waited_ms))
+    return m.WaitingAnswer(epoch=e.number(epoch), waited_ms=e.number(waited_ms))
 
 
-def _decode_pong(body: memoryview) -> m.Pong:
+def _decode_pong(body: memoryview) -> m.PongAnswer:
     epoch, number, time_ms = e.array(body, 3)
-    return m.Pong(epoch=e.number(epoch), number=e.number(number), time_ms=e.number(time_ms))
+    return m.PongAnswer(epoch=e.number(epoch), number=e.number(number), time_ms=e.number(time_ms))
 
 
-def _decode_bye(body: memoryview) -> m.Bye:
+def _decode_bye(body: memoryview) -> m.ByeAnswer:
     e.array(body, 0)
-    return m.Bye()
+    return m.ByeAnswer()
 
 
-def _decode_refusal(body: memoryview) -> m.Refusal:
+def _decode_refusal(body: memoryview) -> m.RefusalAnswer:
     epoch, code, message, fields = e.array(body, 4)
-    return m.Refusal(
+    return m.RefusalAnswer(
         epoch=e.number(epoch),
         code=e.number(code),
         message=e.text(message),
@@ -321,41 +323,41 @@ def _decode_refusal(body: memoryview) -> m.Refusal:
 
 
 _REQUESTS: Final[dict[int, Callable[[memoryview], m.Request]]] = {
-    MessageType.HELLO: _decode_hello,
-    MessageType.OPEN: _decode_open,
-    MessageType.PUT: _decode_put,
-    MessageType.WRITE_OPEN: _decode_write_open,
-    MessageType.DATA: _decode_data,
-    MessageType.WRITE_COMMIT: _decode_write_commit,
-    MessageType.WRITE_CANCEL: _decode_write_cancel,
-    MessageType.READ: _decode_read,
-    MessageType.STAT: _decode_stat,
-    MessageType.LIST: _decode_list,
-    MessageType.MKDIRS: _decode_mkdirs,
-    MessageType.DELETE: _decode_delete,
-    MessageType.RENAME: _decode_rename,
-    MessageType.CLAIM: _decode_claim,
-    MessageType.MARK: _decode_mark,
-    MessageType.PING: _decode_ping,
-    MessageType.QUIT: _decode_quit,
-    MessageType.PIN: _decode_pin,
-    MessageType.DESCRIBE: _decode_describe,
-    MessageType.CLAIMS: _decode_claims,
-    MessageType.RELEASE: _decode_release,
-    MessageType.APPEND: _decode_append,
+    FileMessageType.HELLO: _decode_hello,
+    FileMessageType.OPEN: _decode_open,
+    FileMessageType.PUT: _decode_put,
+    FileMessageType.WRITE_OPEN: _decode_write_open,
+    FileMessageType.DATA: _decode_data,
+    FileMessageType.WRITE_COMMIT: _decode_write_commit,
+    FileMessageType.WRITE_CANCEL: _decode_write_cancel,
+    FileMessageType.READ: _decode_read,
+    FileMessageType.STAT: _decode_stat,
+    FileMessageType.LIST: _decode_list,
+    FileMessageType.MKDIRS: _decode_mkdirs,
+    FileMessageType.DELETE: _decode_delete,
+    FileMessageType.RENAME: _decode_rename,
+    FileMessageType.CLAIM: _decode_claim,
+    FileMessageType.MARK: _decode_mark,
+    FileMessageType.PING: _decode_ping,
+    FileMessageType.QUIT: _decode_quit,
+    FileMessageType.PIN: _decode_pin,
+    FileMessageType.DESCRIBE: _decode_describe,
+    FileMessageType.CLAIMS: _decode_claims,
+    FileMessageType.RELEASE: _decode_release,
+    FileMessageType.APPEND: _decode_append,
 }
 _ANSWERS: Final[dict[int, Callable[[memoryview], m.Answer]]] = {
-    MessageType.WELCOME: _decode_welcome,
-    MessageType.OPENED: _decode_opened,
-    MessageType.STATUS: _decode_status,
-    MessageType.DATA: _decode_data,
-    MessageType.DONE: _decode_done,
-    MessageType.PAGE: _decode_page,
-    MessageType.DESCRIPTION: _decode_description,
-    MessageType.CLAIM_PAGE: _decode_claim_page,
-    MessageType.READ_END: _decode_read_end,
-    MessageType.WAITING: _decode_waiting,
-    MessageType.PONG: _decode_pong,
-    MessageType.BYE: _decode_bye,
-    MessageType.ERROR: _decode_refusal,
+    FileMessageType.WELCOME: _decode_welcome,
+    FileMessageType.OPENED: _decode_opened,
+    FileMessageType.STATUS: _decode_status,
+    FileMessageType.DATA: _decode_data,
+    FileMessageType.DONE: _decode_done,
+    FileMessageType.PAGE: _decode_page,
+    FileMessageType.DESCRIPTION: _decode_description,
+    FileMessageType.CLAIM_PAGE: _decode_claim_page,
+    FileMessageType.READ_END: _decode_read_end,
+    FileMessageType.WAITING: _decode_waiting,
+    FileMessageType.PONG: _decode_pong,
+    FileMessageType.BYE: _decode_bye,
+    FileMessageType.ERROR: _decode_refusal,
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from journal.volume import Buffer, ClaimedPath, FileStatus, MarkValue, OperationId, PathClaim, VolumeDescription
 
 
-class MessageType(IntEnum):
+class FileMessageType(IntEnum):
     """Type codes on the wire. None of them is one of the SOS protocol's, so that a wrong port is noticed at once."""
 
     HELLO = 0x21
@@ -64,7 +64,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class HelloRequest:
     version: int
     token: bytes | None
     client: str
@@ -72,13 +72,13 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
+class OpenRequest:
     volume: str
     epoch_seen: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
+class PutRequest:
     """`modified_ms` not None keeps a time from elsewhere (import, restore, fork)."""
 
     path: str
@@ -89,7 +89,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
+class AppendRequest:
     """Adds to the file that has this size and time; both change with whatever somebody else does to it."""
 
     path: str
@@ -100,7 +100,7 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOpen:
+class WriteOpenRequest:
     path: str
     overwrite: bool
     stamp: Stamp
@@ -108,7 +108,7 @@ class WriteOpen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Data:
+class FileData:
     """File bytes in either direction; `offset` is where in the file they belong."""
 
     offset: int
@@ -116,17 +116,17 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteCommit:
+class WriteCommitRequest:
     size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteCancel:
+class WriteCancelRequest:
     pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class ReadRequest:
     """`modified_ms` not None: refuse with CHANGED unless the file is still that one (for reads in several requests)."""
 
     path: str
@@ -137,13 +137,13 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stat:
+class StatRequest:
     path: str
     epoch_seen: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class List:
+class ListRequest:
     path: str
     after: str
     limit: int
@@ -151,20 +151,20 @@ class List:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mkdirs:
+class MkdirsRequest:
     path: str
     stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
+class DeleteRequest:
     path: str
     recursive: bool
     stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rename:
+class RenameRequest:
     source: str
     target: str
     overwrite: bool
@@ -172,7 +172,7 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class ClaimRequest:
     """Claims `path` for the stamp's claim, which must be there."""
 
     path: str
@@ -180,7 +180,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
+class PinRequest:
     """Keep a moment from being cleaned for a while; `seconds` 0 releases it."""
 
     name: str
@@ -190,18 +190,18 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class MarkRequest:
     values: tuple[tuple[str, MarkValue], ...]
     stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Describe:
+class DescribeRequest:
     epoch_seen: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
+class ClaimsRequest:
     """`after` None: from the start."""
 
     after: str | None
@@ -210,7 +210,7 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class ReleaseRequest:
     """Ends the claim on `path`, which must be the stamp's."""
 
     path: str
@@ -218,17 +218,17 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
+class PingRequest:
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quit:
+class QuitRequest:
     pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
+class WelcomeAnswer:
     version: int
     service: bytes
     frame_bytes_max: int
@@ -237,13 +237,13 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedAnswer:
     epoch: int
     volume: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class StatusAnswer:
     """Answers PUT, WRITE_COMMIT and STAT, and comes first in the answer to READ."""
 
     epoch: int
@@ -251,7 +251,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class DoneAnswer:
     """Answers the other changes; `applied` is False only when DELETE or RELEASE found nothing."""
 
     epoch: int
@@ -279,13 +279,13 @@ class ClaimPageAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadEnd:
+class ReadEndAnswer:
     epoch: int
     next_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingAnswer:
     """Not an answer: the service is alive and still works on the request."""
 
     epoch: int
@@ -293,19 +293,19 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pong:
+class PongAnswer:
     epoch: int
     number: int
     time_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bye:
+class ByeAnswer:
     pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusalAnswer:
     """`code` is a plain number, so that a client can carry one that it does not know."""
 
     epoch: int
@@ -315,42 +315,42 @@ class Refusal:
 
 
 Request = (
-    Hello
-    | Open
-    | Put
-    | Append
-    | WriteOpen
-    | Data
-    | WriteCommit
-    | WriteCancel
-    | Read
-    | Stat
-    | List
-    | Mkdirs
-    | Delete
-    | Rename
-    | Claim
-    | Mark
-    | Pin
-    | Describe
-    | Claims
-    | Release
-    | Ping
-    | Quit
+    HelloRequest
+    | OpenRequest
+    | PutRequest
+    | AppendRequest
+    | WriteOpenRequest
+    | FileData
+    | WriteCommitRequest
+    | WriteCancelRequest
+    | ReadRequest
+    | StatRequest
+    | ListRequest
+    | MkdirsRequest
+    | DeleteRequest
+    | RenameRequest
+    | ClaimRequest
+    | MarkRequest
+    | PinRequest
+    | DescribeRequest
+    | ClaimsRequest
+    | ReleaseRequest
+    | PingRequest
+    | QuitRequest
 )
 Answer = (
-    Welcome
-    | Opened
-    | Status
-    | Data
-    | Done
+    WelcomeAnswer
+    | OpenedAnswer
+    | StatusAnswer
+    | FileData
+    | DoneAnswer
     | PageAnswer
     | DescriptionAnswer
     | ClaimPageAnswer
-    | ReadEnd
-    | Waiting
-    | Pong
-    | Bye
-    | Refusal
+    | ReadEndAnswer
+    | WaitingAnswer
+    | PongAnswer
+    | ByeAnswer
+    | RefusalAnswer
 )
 Message = Request | Answer

@@ -21,7 +21,7 @@ from journal.checkpoint.layout import (
 )
 from journal.checkpoint.operator_metadata import parse_operator
 from journal.checkpoint.state_checks import sst_files
-from journal.records.change import Change, Delete, Put, Rename
+from journal.records.change import Change, DeleteChange, PutChange, RenameChange
 from tests.journal.checkpoints import QUERY_ID, Kind, checkpoint, commit, examine, offsets, rocksdb_zip, unique_id
 from tests.journal.histories import History
 
@@ -192,14 +192,14 @@ def test_any_damage_to_a_zip_is_the_one_error_or_no_matter(at: int, value: int) 
 def test_the_log_tells_the_batches() -> None:
     log, history = History(), BatchHistory()
     changes: list[Change] = [
-        Put(path="q/metadata"),
-        Put(path="q/offsets/0"),
-        Put(path="q/state/0/0/1.delta"),
-        Put(path="q/state/0/1/1.delta"),
-        Rename(source="q/commits/.0.tmp", target="q/commits/0"),
-        Put(path="other/offsets/0"),
-        Put(path="q/offsets/1"),
-        Delete(path="q/offsets/0"),
+        PutChange(path="q/metadata"),
+        PutChange(path="q/offsets/0"),
+        PutChange(path="q/state/0/0/1.delta"),
+        PutChange(path="q/state/0/1/1.delta"),
+        RenameChange(source="q/commits/.0.tmp", target="q/commits/0"),
+        PutChange(path="other/offsets/0"),
+        PutChange(path="q/offsets/1"),
+        DeleteChange(path="q/offsets/0"),
     ]
     for change in changes:
         history.note(log.add(change), change)
@@ -214,7 +214,7 @@ def test_in_real_time_mode_a_batch_takes_the_time_since_the_one_before_it() -> N
     log, history = History(), BatchHistory()
     for number in range(3):
         for path in (f"q/state/0/0/{number + 1}.delta", f"q/offsets/{number}", f"q/commits/{number}"):
-            history.note(log.add(Put(path=path)), Put(path=path))
+            history.note(log.add(PutChange(path=path)), PutChange(path=path))
     first, second, third = history.of("q")
     assert all(one.is_real_time and one.state_files == 1 for one in (first, second, third))
     assert first.duration_ms is None

@@ -20,7 +20,7 @@ from journal.checkpoint.operator_metadata import (
     schema_path_of,
 )
 from journal.checkpoint.state_checks import has_no_key
-from journal.records.change import Put
+from journal.records.change import PutChange
 from journal.volume import FileStatus
 from tests.journal.checkpoints import rocksdb_zip
 from tests.journal.histories import History
@@ -129,7 +129,7 @@ def test_real_time_mode_is_known_by_the_order_of_its_files() -> None:
     (live,) = (one for one in LIVE if one["what"] == "real-time-stateful")
     log, history = History(), BatchHistory()
     for path in live["order"]:
-        history.note(log.add(Put(path=f"q/{path}")), Put(path=f"q/{path}"))
+        history.note(log.add(PutChange(path=f"q/{path}")), PutChange(path=f"q/{path}"))
     found = history.of("q")
     assert [batch.number for batch in found] == [0, 1, 2, 3]
     assert all(batch.is_real_time and batch.state_files == 2 for batch in found)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from journal.cli import command, main
 from journal.image.image import Image
 from journal.image.index_snapshot import encode_snapshot, name_of_snapshot
-from journal.records.change import Put
+from journal.records.change import PutChange
 from journal.records.record import Epoch
 from journal.records.segment import SegmentReader
 from tests.journal.checkpoints import Kind, checkpoint
@@ -35,7 +35,7 @@ class VolumeOnDisk:
     snapshots: dict[str, bytes] = field(default_factory=dict)
 
     def put(self, path: str, data: bytes) -> None:
-        self.history.add(Put(path=path), data)
+        self.history.add(PutChange(path=path), data)
 
     def roll(self) -> None:
         image = Image()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal.records.change import Delete
+from journal.records.change import DeleteChange
 from tests.journal.cli.conftest import Cli, RunMain, VolumeOnDisk, write_query
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def saved(volume: VolumeOnDisk) -> VolumeOnDisk:
     write_query(volume, "q1", "hdfs", batches=6)
-    volume.history.add(Delete(path="q1/offsets/0"))
-    volume.history.add(Delete(path="q1/commits/0"))
+    volume.history.add(DeleteChange(path="q1/offsets/0"))
+    volume.history.add(DeleteChange(path="q1/commits/0"))
     volume.save()
     return volume
 
@@ -85,7 +85,7 @@ def test_doctor_has_nothing_to_say_about_a_healthy_query(saved: VolumeOnDisk, ru
 
 
 def _remove(path: str) -> Callable[[VolumeOnDisk], object]:
-    return lambda volume: volume.history.add(Delete(path=path))
+    return lambda volume: volume.history.add(DeleteChange(path=path))
 
 
 @pytest.mark.parametrize(

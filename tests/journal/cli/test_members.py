@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from journal.records.change import Put
+from journal.records.change import PutChange
 from journal.records.membership import Configuration, Membership
 from tests.journal.cli.conftest import Cli, RunMain, VolumeOnDisk, write_query
 from tests.journal.cli.servers import Servers, sos_servers
@@ -238,7 +238,7 @@ def test_damage_that_servers_see_themselves_is_named_and_mended(
     """A server gives nothing of a chunk that is damaged: each has other chunks that are whole."""
     servers, volume, _ = members
     large = [
-        volume.history.add(Put(path=f"large/{number}"), bytes([number]) * 99_000 + b"large %d" % number)
+        volume.history.add(PutChange(path=f"large/{number}"), bytes([number]) * 99_000 + b"large %d" % number)
         for number in range(8)
     ]
     volume.history.open_segment()
@@ -327,7 +327,7 @@ def test_what_accepting_a_loss_gives_up_is_said_before_it_is_asked(
     with sos_servers(tmp_path, "payments", count=1) as servers:
         volume.history.membership = servers.membership
         volume.put("whole", bytes(100_000))  # a server gives nothing of the 64 KiB in which a bit has rotted
-        first = volume.history.add(Put(path="harmed"), bytes(100_000) + b"what has rotted" + bytes(100_000))
+        first = volume.history.add(PutChange(path="harmed"), bytes(100_000) + b"what has rotted" + bytes(100_000))
         volume.put("behind", b"after the rot")
         servers.store(0, {name: bytes(data) for name, data in volume.history.segments.items()}, volume.history)
         servers.flip(0, b"what has rotted")

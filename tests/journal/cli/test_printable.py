@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal.records.change import Claim, Mark
+from journal.records.change import ClaimChange, MarkChange
 from tests.journal.cli.conftest import Cli, RunMain, VolumeOnDisk, write_query
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def nasty(volume: VolumeOnDisk) -> VolumeOnDisk:
     volume.put(f"q/{NASTY}/offsets/1", f"{NASTY}".encode())
     volume.put(f"q/{NASTY}/offsets/.{NASTY}.tmp", b"")
     volume.put(f"q/{NASTY}/state/0/_metadata/v2/0", _metadata())
-    volume.history.add(Mark(values={NASTY: NASTY}))
-    volume.history.add(Claim(path="q", start_time=1, application=NASTY))
+    volume.history.add(MarkChange(values={NASTY: NASTY}))
+    volume.history.add(ClaimChange(path="q", start_time=1, application=NASTY))
     volume.save()
     return volume
 

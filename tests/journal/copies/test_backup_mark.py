@@ -8,13 +8,16 @@ import pytest
 
 from journal.copies.backup_mark import BackupMark, MarkedObject, decode_mark, encode_mark
 from journal.errors import DamagedJournalError, JournalCode
-from journal.records.record import Chain, Lsn
+from journal.records.record import ChainHash, Lsn
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.msgpack_edge import pack
 
 NAME = f"{0:016x}-{1:08x}-{'0a' * 16}.seg"
 MARK = BackupMark(
-    volume_id=b"v" * 16, lsn=Lsn(900), chain=Chain(b"c" * 8), objects={NAME: MarkedObject(bytes=900, crc=0xFFFFFFFF)}
+    volume_id=b"v" * 16,
+    lsn=Lsn(900),
+    chain=ChainHash(b"c" * 8),
+    objects={NAME: MarkedObject(bytes=900, crc=0xFFFFFFFF)},
 )
 
 

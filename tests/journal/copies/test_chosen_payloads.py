@@ -14,8 +14,8 @@ import pytest
 from journal.copies.local_log import open_local_log
 from journal.copies.volume_reader import open_reader
 from journal.errors import DamagedJournalError
-from journal.records.change import Delete, Put, encode_change
-from journal.records.record import HEADER_BYTES, Chain, Kind, Lsn, encode_record
+from journal.records.change import DeleteChange, PutChange, encode_change
+from journal.records.record import HEADER_BYTES, ChainHash, Kind, Lsn, encode_record
 from journal.records.segment import SegmentReader, decode_segment_header
 from journal.takeover.chain_end import assemble
 from sos_client.wire.checksum import crc32c
@@ -57,9 +57,9 @@ def chosen(history: History, *, path: str) -> bytes:
 
     It says that it lies where it does lie, and that it follows the put: its chain value is right.
     """
-    meta = encode_change(Put(path=path))
+    meta = encode_change(PutChange(path=path))
     at = Lsn(history.lsn + HEADER_BYTES + len(meta))
-    forged = delete_at(at, Chain(bytes(8)))
+    forged = delete_at(at, ChainHash(bytes(8)))
     outer, _ = encode_record(
         kind=Kind.PUT,
         lsn=history.lsn,
@@ -70,17 +70,17 @@ def chosen(history: History, *, path: str) -> bytes:
         payload=bytes(len(forged) + 4),
         payload_crc=CRC,
     )
-    forged = delete_at(at, Chain(outer[HEADER_BYTES - 8 : HEADER_BYTES]))
+    forged = delete_at(at, ChainHash(outer[HEADER_BYTES - 8 : HEADER_BYTES]))
     return forged + tail_for(forged, CRC)
 
 
-def delete_at(lsn: Lsn, chain: Chain) -> bytes:
+def delete_at(lsn: Lsn, chain: ChainHash) -> bytes:
     record, _ = encode_record(
         kind=Kind.DELETE,
         lsn=lsn,
         acknowledged_lsn=lsn,
         time_ms=2**40,
-        meta=encode_change(Delete(path="victim")),
+        meta=encode_change(DeleteChange(path="victim")),
         chain=chain,
     )
     return record
@@ -89,10 +89,10 @@ def delete_at(lsn: Lsn, chain: Chain) -> bytes:
 def attacked() -> tuple[History, bytes, int, int]:
     """A log that ends with such a payload; its one segment, and where the record with the payload begins and ends."""
     history = History()
-    history.add(Put(path="victim"), b"precious")
+    history.add(PutChange(path="victim"), b"precious")
     start = history.lsn
     payload = chosen(history, path="evil")
-    header = history.add(Put(path="evil"), payload)
+    header = history.add(PutChange(path="evil"), payload)
     assert header.payload_crc == CRC
     reader = SegmentReader(lsn=header.payload_lsn, chain=header.chain)
     reader.feed(payload)

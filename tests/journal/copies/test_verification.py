@@ -10,7 +10,7 @@ from journal.copies.repairing import read_segment
 from journal.copies.verification import verify_copy
 from journal.copies.volume_reader import open_reader
 from journal.errors import DamagedJournalError
-from journal.records.change import MakeDirectory, Put
+from journal.records.change import MakeDirectoryChange, PutChange
 from journal.records.moments import Now
 from tests.journal.copies.test_volume_reader import MemoryCopy
 from tests.journal.histories import History
@@ -21,10 +21,10 @@ CONTENT = {"a": b"first file", "b/c": b"second file"}
 def _history() -> History:
     history = History()
     for path, data in CONTENT.items():
-        history.add(Put(path=path), data)
-    history.add(MakeDirectory(path="d"))
+        history.add(PutChange(path=path), data)
+    history.add(MakeDirectoryChange(path="d"))
     history.open_segment()
-    history.add(MakeDirectory(path="e"))
+    history.add(MakeDirectoryChange(path="e"))
     return history
 
 
@@ -99,9 +99,9 @@ async def test_a_segment_is_put_together_from_copies_that_are_damaged_in_differe
 async def test_files_that_lie_together_are_read_together_and_checked_one_by_one() -> None:
     history = History()
     for number in range(5):
-        history.add(Put(path=f"{number}"), bytes([number]) * 1000)
-    history.add(Put(path="far"), bytes(RANGE_BYTES_MAX - 4000))
-    history.add(Put(path="empty"))
+        history.add(PutChange(path=f"{number}"), bytes([number]) * 1000)
+    history.add(PutChange(path="far"), bytes(RANGE_BYTES_MAX - 4000))
+    history.add(PutChange(path="empty"))
     history.open_segment()
     objects = _objects(history)
     first = next(iter(objects))
@@ -120,7 +120,7 @@ async def test_files_that_lie_together_are_read_together_and_checked_one_by_one(
 async def test_a_closed_segment_that_ends_too_early_is_a_fault_and_the_open_one_only_lags() -> None:
     history = _history()
     history.open_segment()
-    history.add(MakeDirectory(path="f"))
+    history.add(MakeDirectoryChange(path="f"))
     objects = _objects(history)
     first, _, last = objects
     whole = MemoryCopy("whole", objects)

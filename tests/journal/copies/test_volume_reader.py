@@ -14,11 +14,11 @@ from journal.copies.volume_reader import VolumeReader, open_reader
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError
 from journal.image.image import Image
 from journal.image.index_snapshot import encode_snapshot, name_of_snapshot
-from journal.records.change import Chunk, Commit, Delete, Put, Rename
+from journal.records.change import ChunkChange, CommitChange, DeleteChange, PutChange, RenameChange
 from journal.records.moments import AtBatch, AtLsn, AtTime, Now, parse_moment
 from journal.records.record import HEADER_BYTES, Epoch, Lsn
 from journal.records.segment import SegmentReader
-from journal.records.stored_objects import StoredObject
+from journal.records.stored_objects import CopiedObject
 from tests.journal.histories import FIRST_TIME_MS, History
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class MemoryCopy:
     silent: bool = False
     bytes_read: int = 0
 
-    async def list(self) -> dict[str, StoredObject]:
+    async def list(self) -> dict[str, CopiedObject]:
         self._answer()
-        return {name: StoredObject(name=name, size=len(data)) for name, data in self.objects.items()}
+        return {name: CopiedObject(name=name, size=len(data)) for name, data in self.objects.items()}
 
     async def read(self, name: str, offset: int, length: int) -> bytes:
         self._answer()
@@ -68,12 +68,12 @@ def _batches(count: int, *, roll_every: int = 4) -> tuple[History, dict[str, byt
             image = _image_of(history)
             snapshots[str(name_of_snapshot(image, epoch=Epoch(1)))] = encode_snapshot(image)
             history.open_segment()
-        history.add(Put(path=f"q/offsets/{batch}"), f"offsets {batch}".encode())
-        history.add(Put(path=f"q/state/{batch}"), bytes([batch]) * 100_000)
-        history.add(Put(path=f"q/commits/{batch}"), b"v1")
+        history.add(PutChange(path=f"q/offsets/{batch}"), f"offsets {batch}".encode())
+        history.add(PutChange(path=f"q/state/{batch}"), bytes([batch]) * 100_000)
+        history.add(PutChange(path=f"q/commits/{batch}"), b"v1")
         if batch >= 3:
-            history.add(Delete(path=f"q/state/{batch - 3}"))
-    history.add(Put(path="last"), b"the record after the last acknowledged one is not believed")
+            history.add(DeleteChange(path=f"q/state/{batch - 3}"))
+    history.add(PutChange(path="last"), b"the record after the last acknowledged one is not believed")
     return history, snapshots
 
 
@@ -148,11 +148,11 @@ async def test_a_batch_is_the_moment_of_its_commit() -> None:
 
 async def test_a_commit_by_rename_or_by_stream_counts_and_two_queries_must_be_told_apart() -> None:
     history = History()
-    history.add(Put(path="p/commits/.tmp"), b"v1")
-    history.add(Rename(source="p/commits/.tmp", target="p/commits/1"))
-    history.add(Chunk(upload=1, offset=0), b"v1")
-    history.add(Commit(upload=1, path="q/commits/1", size=2))
-    history.add(Put(path="end"))
+    history.add(PutChange(path="p/commits/.tmp"), b"v1")
+    history.add(RenameChange(source="p/commits/.tmp", target="p/commits/1"))
+    history.add(ChunkChange(upload=1, offset=0), b"v1")
+    history.add(CommitChange(upload=1, path="q/commits/1", size=2))
+    history.add(PutChange(path="end"))
     reader = await open_reader("v", [_copy("a", history)])
     assert await reader.lsn_of(AtBatch(batch=1), path="p") == history.headers[2].end_lsn
     assert await reader.lsn_of(AtBatch(batch=1), path="q/commits") == history.headers[4].end_lsn
@@ -165,7 +165,7 @@ async def test_the_past_beyond_retention_is_refused_in_words() -> None:
     names = list(history.segments)
     trimmed = int(names[1][:16], 16)
     history.open_segment(trim=trimmed)
-    history.add(Put(path="x"))
+    history.add(PutChange(path="x"))
     copy = _copy("a", history, snapshots)
     del copy.objects[names[0]]
     reader = await open_reader("v", [copy])
@@ -252,7 +252,7 @@ async def test_a_snapshot_of_a_forked_past_or_a_damaged_one_does_not_count() -> 
     best = max(snapshots)
     copy.objects[best] = copy.objects[best][:-1] + b"x"
     forked = History()
-    forked.add(Put(path="other"), b"x")
+    forked.add(PutChange(path="other"), b"x")
     image = _image_of(forked)
     copy.objects[str(name_of_snapshot(image, epoch=Epoch(1)))] = encode_snapshot(image)
     reader = await open_reader("v", [copy])
@@ -263,16 +263,16 @@ async def test_a_snapshot_of_a_forked_past_or_a_damaged_one_does_not_count() -> 
 
 async def test_a_fenced_writers_tail_is_not_read() -> None:
     history = History()
-    history.add(Put(path="a"), b"1")
+    history.add(PutChange(path="a"), b"1")
     end = history.lsn
     history.open_segment(epoch=2)
-    history.add(Put(path="b"), b"2")
-    history.add(Put(path="c"), b"3")
+    history.add(PutChange(path="b"), b"2")
+    history.add(PutChange(path="c"), b"3")
     copy = _copy("a", history)
     stale = History()
-    stale.add(Put(path="a"), b"1")
-    stale.add(Put(path="never acknowledged"), b"x")
-    stale.add(Put(path="neither"), b"x")
+    stale.add(PutChange(path="a"), b"1")
+    stale.add(PutChange(path="never acknowledged"), b"x")
+    stale.add(PutChange(path="neither"), b"x")
     name = next(iter(stale.segments))
     assert name in copy.objects
     copy.objects[name] = bytes(stale.segments[name])
@@ -333,11 +333,11 @@ async def test_every_one_of_500_batches_reads_as_it_was() -> None:
     history.open_segment()
 
     def put(path: str, data: bytes) -> None:
-        history.add(Put(path=path), data)
+        history.add(PutChange(path=path), data)
         files[path] = data
 
     def delete(path: str) -> None:
-        history.add(Delete(path=path))
+        history.add(DeleteChange(path=path))
         del files[path]
 
     for batch in range(500):
@@ -368,7 +368,7 @@ async def test_looking_again_reads_only_what_is_new() -> None:
     reader = await open_reader("v", [copy])
     seen = [record.header async for record in reader.records()]
     for batch in range(100, 103):
-        history.add(Put(path=f"q/offsets/{batch}"), b"new")
+        history.add(PutChange(path=f"q/offsets/{batch}"), b"new")
     copy.objects |= {name: bytes(data) for name, data in history.segments.items()}
     copy.bytes_read = 0
     await reader.refresh()
@@ -376,7 +376,7 @@ async def test_looking_again_reads_only_what_is_new() -> None:
     assert seen == history.headers[:-1]
     assert copy.bytes_read < 3000
     history.open_segment(epoch=2)
-    history.add(Put(path="q/offsets/103"), b"new")
+    history.add(PutChange(path="q/offsets/103"), b"new")
     copy.objects |= {name: bytes(data) for name, data in history.segments.items()}
     await reader.refresh()
     seen += [record.header async for record in reader.records(seen[-1].end_lsn)]
@@ -409,8 +409,8 @@ async def test_a_batch_of_two_queries_is_not_guessed() -> None:
     for number in range(30):
         history.open_segment()
         for query in ("q1", "q2") if number > 3 else ("q1",):
-            history.add(Put(path=f"{query}/commits/{number}"), b"v1")
-            history.add(Put(path=f"{query}/data"), bytes(100_000))
+            history.add(PutChange(path=f"{query}/commits/{number}"), b"v1")
+            history.add(PutChange(path=f"{query}/data"), bytes(100_000))
     reader = await open_reader("v", [_copy("a", history)])
     with pytest.raises(JournalError, match="which of q1, q2"):
         await reader.lsn_of(AtBatch(batch=7))

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from journal.errors import JournalCode, journal_error
-from journal.gateway.conversation import Surroundings
+from journal.gateway.conversation import GatewaySurroundings
 from journal.gateway.gateway import Gateway
 from journal.gateway.metrics import GatewayMetrics
 from journal.gateway.wire import limits
@@ -17,7 +17,7 @@ from journal.gateway.wire import messages as m
 from journal.gateway.wire.decoding import decode_answer
 from journal.gateway.wire.encoding import encode
 from journal.volume import OperationId, PathClaim
-from sos_client.serving.access import Access
+from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
 from sos_client.wire.frames import FrameSplitter
 from tests.fakes.memory_volume import MemoryVolume, MemoryVolumes
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INSTANCE = bytes(range(16))
-HELLO = m.Hello(version=1, token=None, client="test", instance=INSTANCE)
-OPEN = m.Open(volume="payments", epoch_seen=0)
+HELLO = m.HelloRequest(version=1, token=None, client="test", instance=INSTANCE)
+OPEN = m.OpenRequest(volume="payments", epoch_seen=0)
 
 
 class Room:
@@ -52,9 +52,9 @@ class Service:
         self.lines: list[str] = []
         self.metrics = GatewayMetrics()
         self.now = 1_700_000_000.0
-        self.access = Access(tokens)
+        self.access = AccessRules(tokens)
         self.gateway = Gateway(
-            Surroundings(
+            GatewaySurroundings(
                 volumes=self.volumes,
                 access=self.access,
                 log=EventLog(write=self.lines.append),
@@ -80,8 +80,8 @@ class Service:
     async def opened(self) -> Peer:
         """A connection on which HELLO and OPEN have been answered."""
         peer = self.connect()
-        assert isinstance(await peer.ask(HELLO), m.Welcome)
-        assert isinstance(await peer.ask(OPEN), m.Opened)
+        assert isinstance(await peer.ask(HELLO), m.WelcomeAnswer)
+        assert isinstance(await peer.ask(OPEN), m.OpenedAnswer)
         return peer
 
 
@@ -116,9 +116,9 @@ class Peer:
         await self.send(*messages)
         return await self.receive()
 
-    async def refused(self, *messages: m.Request) -> m.Refusal:
+    async def refused(self, *messages: m.Request) -> m.RefusalAnswer:
         answer = await self.ask(*messages)
-        assert isinstance(answer, m.Refusal), answer
+        assert isinstance(answer, m.RefusalAnswer), answer
         return answer
 
     async def closed(self) -> None:

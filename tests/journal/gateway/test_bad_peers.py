@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 def _requests(peer_stamp: m.Stamp) -> list[m.Request]:
     return [
-        m.Put(path="a", overwrite=True, stamp=peer_stamp, payload=b"content"),
-        m.WriteOpen(path="b", overwrite=True, stamp=peer_stamp),
-        m.Data(offset=0, payload=b"data"),
-        m.WriteCommit(size=4),
-        m.Read(path="a", offset=0, length=None, modified_ms=None, epoch_seen=0),
-        m.List(path="", after="", limit=10, epoch_seen=0),
-        m.Ping(number=1),
+        m.PutRequest(path="a", overwrite=True, stamp=peer_stamp, payload=b"content"),
+        m.WriteOpenRequest(path="b", overwrite=True, stamp=peer_stamp),
+        m.FileData(offset=0, payload=b"data"),
+        m.WriteCommitRequest(size=4),
+        m.ReadRequest(path="a", offset=0, length=None, modified_ms=None, epoch_seen=0),
+        m.ListRequest(path="", after="", limit=10, epoch_seen=0),
+        m.PingRequest(number=1),
     ]
 
 
@@ -83,7 +83,7 @@ async def test_changed_bytes_never_do_more_than_end_a_connection(service: Servic
             await peer.ended.wait()
     _answers(bytes(received))
     assert service.gateway.connections == 0
-    assert isinstance(await (await service.opened()).ask(m.Ping(number=1)), m.Pong)
+    assert isinstance(await (await service.opened()).ask(m.PingRequest(number=1)), m.PongAnswer)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -92,7 +92,7 @@ async def test_noise_is_refused_in_few_bytes(service: Service, seed: int) -> Non
     with contextlib.suppress(trio.BrokenResourceError):
         await peer.stream.send_all(random.Random(seed).randbytes(100_000))
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     await peer.closed()
 
 
@@ -103,7 +103,7 @@ async def test_a_greedy_connection_does_not_starve_the_others(nursery: trio.Nurs
     nursery.start_soon(listener.serve, gateway.converse)
     greedy = await trio.open_tcp_stream("127.0.0.1", listener.address.port)
     await greedy.send_all(encode(HELLO) + encode(OPEN))
-    stat = encode(m.Stat(path="", epoch_seen=0)) * 500
+    stat = encode(m.StatRequest(path="", epoch_seen=0)) * 500
     asked = answered = 0
 
     async def ask_without_end() -> None:

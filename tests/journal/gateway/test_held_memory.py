@@ -47,7 +47,7 @@ def test_who_holds_most_loses_what_has_not_grown_for_longest() -> None:
 
 
 def _partial(size: int) -> bytes:
-    return frame_header(m.MessageType.DATA, 2 * KIB * KIB - 1) + bytes(size)
+    return frame_header(m.FileMessageType.DATA, 2 * KIB * KIB - 1) + bytes(size)
 
 
 async def _ended(peers: list[Peer]) -> int:
@@ -60,17 +60,17 @@ async def test_frames_that_do_not_end_and_silent_uploads_are_given_up(service: S
     peers = []
     for number in range(count):
         peer = await service.opened()
-        opening = m.WriteOpen(path=f"u/{number}", overwrite=False, stamp=peer.stamp())
-        await peer.send(opening, m.Data(offset=0, payload=bytes(1024 * KIB)))
+        opening = m.WriteOpenRequest(path=f"u/{number}", overwrite=False, stamp=peer.stamp())
+        await peer.send(opening, m.FileData(offset=0, payload=bytes(1024 * KIB)))
         peers.append(peer)
     assert 20 <= await _ended(peers) <= 24
     answer = await peers[0].receive()
-    assert isinstance(answer, m.Refusal)
+    assert isinstance(answer, m.RefusalAnswer)
     assert answer.code == JournalCode.LIMIT
     left = [peer for peer in peers if not peer.ended.is_set()]
     for peer in left:
         await peer.stream.send_all(_partial(900 * KIB))
     assert len(left) - await _ended(left) <= HELD_BYTES_MAX // (1924 * KIB) + 1
     small = await service.opened()
-    put = m.Put(path="small", overwrite=False, stamp=small.stamp(), payload=b"x" * 1000)
-    assert isinstance(await small.ask(put), m.Status)
+    put = m.PutRequest(path="small", overwrite=False, stamp=small.stamp(), payload=b"x" * 1000)
+    assert isinstance(await small.ask(put), m.StatusAnswer)

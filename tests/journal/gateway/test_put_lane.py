@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from journal.errors import JournalCode, journal_error
-from journal.gateway.phase import Phase
+from journal.gateway.phase import ConnectionPhase
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.encoding import encode
@@ -41,7 +41,7 @@ async def opened(service: Service, nursery: trio.Nursery, *greeting: m.Request) 
     nursery.start_soon(talk)
     peer = Peer(trio.SocketStream(trio.socket.from_stdlib_socket(here)), ended)
     for request in greeting or (HELLO, OPEN):
-        assert isinstance(await peer.ask(request), m.Welcome | m.Opened)
+        assert isinstance(await peer.ask(request), m.WelcomeAnswer | m.OpenedAnswer)
     return peer
 
 
@@ -51,15 +51,17 @@ def hold(service: Service) -> list[Callable[[], None]]:
     return service.volume.held
 
 
-def put(peer: Peer, path: str, payload: bytes = b"content", *, overwrite: bool = False, epoch_seen: int = 0) -> m.Put:
-    return m.Put(path=path, overwrite=overwrite, stamp=peer.stamp(epoch_seen=epoch_seen), payload=payload)
+def put(
+    peer: Peer, path: str, payload: bytes = b"content", *, overwrite: bool = False, epoch_seen: int = 0
+) -> m.PutRequest:
+    return m.PutRequest(path=path, overwrite=overwrite, stamp=peer.stamp(epoch_seen=epoch_seen), payload=payload)
 
 
 async def test_puts_are_answered_and_refused(service: Service, nursery: trio.Nursery) -> None:
     peer = await opened(service, nursery)
     request = put(peer, "q/1")
     first = await peer.ask(request)
-    assert isinstance(first, m.Status)
+    assert isinstance(first, m.StatusAnswer)
     assert (first.status.path, first.status.size) == ("q/1", 7)
     assert await peer.ask(request) == first
     assert service.volume.runs == 1
@@ -67,7 +69,7 @@ async def test_puts_are_answered_and_refused(service: Service, nursery: trio.Nur
     assert (await peer.refused(put(peer, "q/1", epoch_seen=9))).code == JournalCode.NOT_OWNER
     assert (await peer.refused(put(peer, "q//1"))).code == JournalCode.BAD_PATH
     assert service.metrics.refusals[JournalCode.ALREADY_EXISTS] == 1
-    assert sum(service.metrics.seconds[m.MessageType.PUT].counts) >= 5
+    assert sum(service.metrics.seconds[m.FileMessageType.PUT].counts) >= 5
 
 
 async def test_a_put_that_finds_no_room_among_the_answers_is_not_begun(service: Service, nursery: trio.Nursery) -> None:
@@ -78,19 +80,19 @@ async def test_a_put_that_finds_no_room_among_the_answers_is_not_begun(service: 
     assert (await peer.refused(request)).code == JournalCode.UNAVAILABLE
     assert service.volume.runs == 0
     room.crowded = False
-    assert isinstance(await peer.ask(request), m.Status)
+    assert isinstance(await peer.ask(request), m.StatusAnswer)
     assert room.admitted == {INSTANCE: b""}, "without tokens all are of one owner"
 
 
 async def test_requests_that_come_together_are_answered_in_order(service: Service, nursery: trio.Nursery) -> None:
     peer = await opened(service, nursery)
     first, second = put(peer, "a", b"1"), put(peer, "b", b"22")
-    stat = m.Stat(path="a", epoch_seen=0)
-    await peer.send(first, stat, second, first, m.Ping(number=7), second)
+    stat = m.StatRequest(path="a", epoch_seen=0)
+    await peer.send(first, stat, second, first, m.PingRequest(number=7), second)
     answers = [await peer.receive() for _ in range(6)]
-    sizes = [answer.status.size if isinstance(answer, m.Status) else answer for answer in answers]
+    sizes = [answer.status.size if isinstance(answer, m.StatusAnswer) else answer for answer in answers]
     assert sizes[:4] == [1, 1, 2, 1]
-    assert isinstance(sizes[4], m.Pong)
+    assert isinstance(sizes[4], m.PongAnswer)
     assert sizes[5] == 2
 
 
@@ -104,7 +106,7 @@ async def test_requests_behind_one_that_waits_are_answered_after_it(service: Ser
         assert len(held) == 1
         held.pop()()
         answer = await peer.receive()
-        assert isinstance(answer, m.Status)
+        assert isinstance(answer, m.StatusAnswer)
         assert answer.status.size == size
 
 
@@ -112,23 +114,23 @@ async def test_a_large_put_comes_in_pieces(service: Service, nursery: trio.Nurse
     peer = await opened(service, nursery)
     payload = bytes(range(256)) * 4096
     answer = await peer.ask(put(peer, "large", payload))
-    assert isinstance(answer, m.Status)
+    assert isinstance(answer, m.StatusAnswer)
     assert answer.status.size == limits.PIECE_BYTES_MAX
     assert service.volume.tree["large"].content == payload
 
 
 async def test_a_streamed_write_between_puts(service: Service, nursery: trio.Nursery) -> None:
     peer = await opened(service, nursery)
-    assert isinstance(await peer.ask(put(peer, "a")), m.Status)
+    assert isinstance(await peer.ask(put(peer, "a")), m.StatusAnswer)
     await peer.send(
-        m.WriteOpen(path="large", overwrite=False, stamp=peer.stamp()),
-        m.Data(offset=0, payload=b"x" * 100_000),
-        m.WriteCommit(size=100_000),
+        m.WriteOpenRequest(path="large", overwrite=False, stamp=peer.stamp()),
+        m.FileData(offset=0, payload=b"x" * 100_000),
+        m.WriteCommitRequest(size=100_000),
         put(peer, "b", b"after"),
     )
     for size in (100_000, 5):
         answer = await peer.receive()
-        assert isinstance(answer, m.Status)
+        assert isinstance(answer, m.StatusAnswer)
         assert answer.status.size == size
 
 
@@ -138,7 +140,7 @@ async def test_changed_bytes_end_the_connection(service: Service, nursery: trio.
     frame[-1] ^= 1
     await peer.stream.send_all(frame)
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     assert refusal.code == JournalCode.PROTOCOL
     await peer.closed()
     assert "a" not in service.volume.tree
@@ -153,7 +155,7 @@ async def test_a_token_that_may_only_read(nursery: trio.Nursery, tmp_path: Path)
     text, grant = new_token(name="reader", namespaces=("*",), rights=frozenset({Right.READ}), expires=None)
     append_token(tmp_path / "tokens", grant)
     service = Service(nursery, tmp_path / "tokens")
-    hello = m.Hello(version=1, token=bytes.fromhex(text), client="test", instance=HELLO.instance)
+    hello = m.HelloRequest(version=1, token=bytes.fromhex(text), client="test", instance=HELLO.instance)
     peer = await opened(service, nursery, hello, OPEN)
     assert (await peer.refused(put(peer, "a"))).code == JournalCode.DENIED
     assert sum("denied" in line for line in service.lines) == 1
@@ -167,9 +169,9 @@ async def test_the_service_stops_while_a_put_waits(service: Service, nursery: tr
     nursery.start_soon(service.gateway.stop)
     await trio.testing.wait_all_tasks_blocked(0.01)
     held.pop()()
-    assert isinstance(await peer.receive(), m.Status)
+    assert isinstance(await peer.receive(), m.StatusAnswer)
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     assert refusal.code == JournalCode.SHUTTING_DOWN
     await peer.closed()
 
@@ -207,7 +209,7 @@ async def test_an_error_instead_of_the_answer(service: Service, nursery: trio.Nu
     service.volume.answers.outcomes[request.stamp.operation] = journal_error(JournalCode.OUTCOME_UNKNOWN, "who knows")
     held.pop()()
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     assert refusal.code == JournalCode.OUTCOME_UNKNOWN
 
 
@@ -218,9 +220,9 @@ async def test_it_is_said_that_a_put_is_still_worked_on(service: Service, nurser
     await trio.testing.wait_all_tasks_blocked(0.01)
     (session,) = service.gateway._sessions
     await session.say_waiting(5.0)
-    assert await peer.receive() == m.Waiting(epoch=1, waited_ms=5000)
+    assert await peer.receive() == m.WaitingAnswer(epoch=1, waited_ms=5000)
     held.pop()()
-    assert isinstance(await peer.receive(), m.Status)
+    assert isinstance(await peer.receive(), m.StatusAnswer)
 
 
 async def test_an_unforeseen_mistake_in_an_answer_is_this_sessions(service: Service, nursery: trio.Nursery) -> None:
@@ -236,15 +238,15 @@ async def test_an_unforeseen_mistake_in_an_answer_is_this_sessions(service: Serv
 
     nursery.start_soon(talk)
     for request in (HELLO, OPEN):
-        assert isinstance(await peer.ask(request), m.Welcome | m.Opened)
+        assert isinstance(await peer.ask(request), m.WelcomeAnswer | m.OpenedAnswer)
     await peer.send(put(peer, "a"))
     await trio.testing.wait_all_tasks_blocked(0.01)
-    (session,) = (one for one in service.gateway._sessions if one.phase is Phase.WORKING)
+    (session,) = (one for one in service.gateway._sessions if one.phase is ConnectionPhase.WORKING)
     assert session._lane is not None
     session._lane._epoch = 1 << 70  # which no STATUS can carry
     held.pop()()
     await peer.ended.wait()
-    assert isinstance(await bystander.ask(m.Ping(number=1)), m.Pong)
+    assert isinstance(await bystander.ask(m.PingRequest(number=1)), m.PongAnswer)
 
 
 async def test_a_mistake_in_a_change_of_the_volume_ends_all(service: Service) -> None:

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 async def test_hello_and_open_are_answered_in_one_go(service: Service) -> None:
     peer = service.connect()
     welcome = await peer.ask(HELLO, OPEN)
-    assert welcome == m.Welcome(
+    assert welcome == m.WelcomeAnswer(
         version=1, service=bytes(16), frame_bytes_max=2 << 20, piece_bytes_max=1 << 20, time_ms=1_700_000_000_000
     )
-    assert await peer.receive() == m.Opened(epoch=1, volume="payments")
+    assert await peer.receive() == m.OpenedAnswer(epoch=1, volume="payments")
 
 
 async def test_anything_before_hello_ends_the_connection(service: Service) -> None:
     peer = service.connect()
-    assert (await peer.refused(m.Ping(number=1))).code == JournalCode.PROTOCOL
+    assert (await peer.refused(m.PingRequest(number=1))).code == JournalCode.PROTOCOL
     await peer.closed()
 
 
@@ -48,9 +48,9 @@ async def test_nothing_of_a_hello_is_decoded_before_its_token_is_taken(nursery: 
     for after_the_token in (b"", b"\xdc\x03\xe8" * 1300, b"\xc1"):
         peer = service.connect()
         body = b"\x00\x01\x01" + bytes(32) + after_the_token
-        await peer.stream.send_all(frame_header(m.MessageType.HELLO, len(body)) + body)
+        await peer.stream.send_all(frame_header(m.FileMessageType.HELLO, len(body)) + body)
         answer = await peer.receive()
-        assert isinstance(answer, m.Refusal)
+        assert isinstance(answer, m.RefusalAnswer)
         assert answer.code == JournalCode.AUTH
 
 
@@ -58,7 +58,7 @@ async def test_a_large_frame_before_hello_ends_the_connection(service: Service) 
     peer = service.connect()
     await peer.stream.send_all((limits.FRAME_BYTES_MAX_BEFORE_HELLO + 1).to_bytes(4, "big") + b"!")
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     assert refusal.code == JournalCode.PROTOCOL
     await peer.closed()
 
@@ -68,7 +68,7 @@ async def test_another_version_is_told_what_is_spoken(service: Service) -> None:
     hello = encode(HELLO).replace(b"\x21\x00\x01", b"\x21\x00\x07", 1)
     await peer.stream.send_all(hello)
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     assert (refusal.code, dict(refusal.fields)) == (JournalCode.VERSION, {"minimum": 1, "maximum": 1})
     await peer.closed()
 
@@ -82,24 +82,24 @@ async def test_hello_twice_ends_the_connection(service: Service) -> None:
 async def test_a_request_without_open_is_refused_and_the_connection_stays(service: Service) -> None:
     peer = service.connect()
     await peer.ask(HELLO)
-    assert (await peer.refused(m.Stat(path="", epoch_seen=0))).code == JournalCode.BAD_REQUEST
-    assert isinstance(await peer.ask(OPEN), m.Opened)
+    assert (await peer.refused(m.StatRequest(path="", epoch_seen=0))).code == JournalCode.BAD_REQUEST
+    assert isinstance(await peer.ask(OPEN), m.OpenedAnswer)
 
 
 async def test_unknown_volumes_and_volumes_elsewhere(service: Service) -> None:
     service.volumes.elsewhere["moved"] = "10.0.0.2:7420"
     peer = await service.opened()
-    unknown = await peer.refused(m.Open(volume="unknown", epoch_seen=0))
+    unknown = await peer.refused(m.OpenRequest(volume="unknown", epoch_seen=0))
     assert (unknown.code, dict(unknown.fields)["volume"]) == (JournalCode.VOLUME_NOT_FOUND, "unknown")
-    elsewhere = await peer.refused(m.Open(volume="moved", epoch_seen=0))
+    elsewhere = await peer.refused(m.OpenRequest(volume="moved", epoch_seen=0))
     assert (elsewhere.code, dict(elsewhere.fields)["address"]) == (JournalCode.NOT_OWNER, "10.0.0.2:7420")
-    assert isinstance(await peer.ask(m.Stat(path="", epoch_seen=0)), m.Status)
+    assert isinstance(await peer.ask(m.StatRequest(path="", epoch_seen=0)), m.StatusAnswer)
 
 
 async def test_a_volume_lost_while_connected_is_refused_with_its_new_address(service: Service) -> None:
     peer = await service.opened()
     service.volumes.elsewhere["payments"] = "10.0.0.2:7420"
-    refusal = await peer.refused(m.Put(path="a", overwrite=False, stamp=peer.stamp(), payload=b""))
+    refusal = await peer.refused(m.PutRequest(path="a", overwrite=False, stamp=peer.stamp(), payload=b""))
     assert (refusal.code, dict(refusal.fields)["address"]) == (JournalCode.NOT_OWNER, "10.0.0.2:7420")
     assert service.volume.tree.keys() == {""}
 
@@ -108,12 +108,12 @@ async def test_a_client_that_has_seen_a_newer_epoch_is_refused(service: Service)
     service.volume.epoch = 5
     peer = await service.opened()
     requests: list[m.Request] = [
-        m.Open(volume="payments", epoch_seen=6),
-        m.Stat(path="", epoch_seen=6),
-        m.List(path="", after="", limit=1, epoch_seen=6),
-        m.Read(path="a", offset=0, length=None, modified_ms=None, epoch_seen=6),
-        m.Put(path="a", overwrite=False, stamp=peer.stamp(epoch_seen=6), payload=b""),
-        m.Delete(path="a", recursive=False, stamp=peer.stamp(epoch_seen=6)),
+        m.OpenRequest(volume="payments", epoch_seen=6),
+        m.StatRequest(path="", epoch_seen=6),
+        m.ListRequest(path="", after="", limit=1, epoch_seen=6),
+        m.ReadRequest(path="a", offset=0, length=None, modified_ms=None, epoch_seen=6),
+        m.PutRequest(path="a", overwrite=False, stamp=peer.stamp(epoch_seen=6), payload=b""),
+        m.DeleteRequest(path="a", recursive=False, stamp=peer.stamp(epoch_seen=6)),
     ]
     for request in requests:
         refusal = await peer.refused(request)
@@ -125,56 +125,56 @@ async def test_unknown_requests_are_refused_and_the_connection_stays(service: Se
     peer = await service.opened()
     await peer.stream.send_all(bytes([0, 0, 0, 3, 0x7E, 1, 2]))
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     assert (refusal.code, dict(refusal.fields)) == (JournalCode.UNSUPPORTED, {"type": 0x7E})
-    assert await peer.ask(m.Ping(number=3)) == m.Pong(epoch=1, number=3, time_ms=1_700_000_000_000)
+    assert await peer.ask(m.PingRequest(number=3)) == m.PongAnswer(epoch=1, number=3, time_ms=1_700_000_000_000)
 
 
 async def test_requests_that_are_sent_early_are_answered_in_order(service: Service) -> None:
     peer = await service.opened()
     for number in range(20):
         await peer.send(
-            m.Put(path=f"f{number}", overwrite=False, stamp=peer.stamp(), payload=b"x" * number),
-            m.Ping(number=number),
+            m.PutRequest(path=f"f{number}", overwrite=False, stamp=peer.stamp(), payload=b"x" * number),
+            m.PingRequest(number=number),
         )
     for number in range(20):
         answer = await peer.receive()
-        assert isinstance(answer, m.Status)
+        assert isinstance(answer, m.StatusAnswer)
         assert (answer.status.path, answer.status.size) == (f"f{number}", number)
-        assert isinstance(await peer.receive(), m.Pong)
+        assert isinstance(await peer.receive(), m.PongAnswer)
 
 
 async def test_frames_byte_by_byte(service: Service) -> None:
     peer = service.connect()
-    put = m.Put(path="a", overwrite=False, stamp=peer.stamp(), payload=b"content")
+    put = m.PutRequest(path="a", overwrite=False, stamp=peer.stamp(), payload=b"content")
     for byte in encode(HELLO) + encode(OPEN) + encode(put):
         await peer.stream.send_all(bytes([byte]))
-    assert [type(await peer.receive()) for _ in range(3)] == [m.Welcome, m.Opened, m.Status]
+    assert [type(await peer.receive()) for _ in range(3)] == [m.WelcomeAnswer, m.OpenedAnswer, m.StatusAnswer]
 
 
 async def test_quit_says_bye_and_closes(service: Service) -> None:
     peer = await service.opened()
-    assert await peer.ask(m.Quit()) == m.Bye()
+    assert await peer.ask(m.QuitRequest()) == m.ByeAnswer()
     await peer.closed()
 
 
 async def test_read_sends_status_data_and_end_together(service: Service) -> None:
     peer = await service.opened()
-    await peer.ask(m.Put(path="a", overwrite=False, stamp=peer.stamp(), payload=b"content"))
-    await peer.send(m.Read(path="a", offset=2, length=3, modified_ms=None, epoch_seen=1))
+    await peer.ask(m.PutRequest(path="a", overwrite=False, stamp=peer.stamp(), payload=b"content"))
+    await peer.send(m.ReadRequest(path="a", offset=2, length=3, modified_ms=None, epoch_seen=1))
     data = await peer.stream.receive_some()
-    assert data.endswith(encode(m.Data(offset=2, payload=b"nte")) + encode(m.ReadEnd(epoch=1, next_offset=5)))
+    assert data.endswith(encode(m.FileData(offset=2, payload=b"nte")) + encode(m.ReadEndAnswer(epoch=1, next_offset=5)))
 
 
 async def test_read_of_another_version_of_the_file_is_refused(service: Service) -> None:
     peer = await service.opened()
-    first = await peer.ask(m.Put(path="a", overwrite=False, stamp=peer.stamp(), payload=b"1"))
-    assert isinstance(first, m.Status)
+    first = await peer.ask(m.PutRequest(path="a", overwrite=False, stamp=peer.stamp(), payload=b"1"))
+    assert isinstance(first, m.StatusAnswer)
     modified_ms = first.status.modified_ms
-    read = m.Read(path="a", offset=0, length=None, modified_ms=modified_ms, epoch_seen=1)
-    assert isinstance(await peer.ask(read), m.Status)
-    assert [type(await peer.receive()) for _ in range(2)] == [m.Data, m.ReadEnd]
-    await peer.ask(m.Put(path="a", overwrite=True, stamp=peer.stamp(), payload=b"2"))
+    read = m.ReadRequest(path="a", offset=0, length=None, modified_ms=modified_ms, epoch_seen=1)
+    assert isinstance(await peer.ask(read), m.StatusAnswer)
+    assert [type(await peer.receive()) for _ in range(2)] == [m.FileData, m.ReadEndAnswer]
+    await peer.ask(m.PutRequest(path="a", overwrite=True, stamp=peer.stamp(), payload=b"2"))
     assert (await peer.refused(read)).code == JournalCode.CHANGED
 
 
@@ -186,7 +186,7 @@ async def test_a_long_listing_is_cut_to_a_frame(service: Service) -> None:
     service.volume.tree[parent] = service.volume.tree[""]
     after, seen = "", 0
     while True:
-        page = await peer.ask(m.List(path=parent, after=after, limit=1000, epoch_seen=1))
+        page = await peer.ask(m.ListRequest(path=parent, after=after, limit=1000, epoch_seen=1))
         assert isinstance(page, m.PageAnswer)
         assert 0 < len(page.entries) < 400
         seen += len(page.entries)
@@ -198,9 +198,9 @@ async def test_a_long_listing_is_cut_to_a_frame(service: Service) -> None:
 
 async def test_refusals_are_counted_and_requests_timed(service: Service) -> None:
     peer = await service.opened()
-    await peer.refused(m.Stat(path="missing", epoch_seen=0))
+    await peer.refused(m.StatRequest(path="missing", epoch_seen=0))
     assert service.metrics.refusals == {JournalCode.NOT_FOUND: 1}
-    assert sum(service.metrics.seconds[m.MessageType.STAT].counts) == 1
+    assert sum(service.metrics.seconds[m.FileMessageType.STAT].counts) == 1
     families = {family.name: family for family in GatewayCollector(service.metrics).collect()}
     assert families["sos_journal_refusals"].samples[0].labels == {"code": "not_found"}
     assert {sample.labels["request"] for sample in families["sos_journal_request_seconds"].samples} >= {"stat", "open"}
@@ -212,47 +212,49 @@ async def test_refusals_are_counted_and_requests_timed(service: Service) -> None
 async def test_a_streamed_write_has_one_answer(service: Service) -> None:
     peer = await service.opened()
     answer = await peer.ask(
-        m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()),
-        m.Data(offset=0, payload=b"one "),
-        m.Data(offset=4, payload=b"two"),
-        m.WriteCommit(size=7),
-        m.Ping(number=9),
+        m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp()),
+        m.FileData(offset=0, payload=b"one "),
+        m.FileData(offset=4, payload=b"two"),
+        m.WriteCommitRequest(size=7),
+        m.PingRequest(number=9),
     )
-    assert isinstance(answer, m.Status)
+    assert isinstance(answer, m.StatusAnswer)
     assert answer.status.size == 7
-    assert isinstance(await peer.receive(), m.Pong)
+    assert isinstance(await peer.receive(), m.PongAnswer)
 
 
 async def test_a_cancelled_write_leaves_nothing(service: Service) -> None:
     peer = await service.opened()
     answer = await peer.ask(
-        m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()),
-        m.Data(offset=0, payload=b"one"),
-        m.WriteCancel(),
+        m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp()),
+        m.FileData(offset=0, payload=b"one"),
+        m.WriteCancelRequest(),
     )
-    assert answer == m.Done(epoch=1, applied=True)
+    assert answer == m.DoneAnswer(epoch=1, applied=True)
     assert service.volume.tree.keys() == {""}
 
 
 async def test_an_early_refusal_is_the_only_answer(service: Service) -> None:
     peer = await service.opened()
-    refusal = await peer.refused(m.WriteOpen(path="bad//path", overwrite=False, stamp=peer.stamp()))
+    refusal = await peer.refused(m.WriteOpenRequest(path="bad//path", overwrite=False, stamp=peer.stamp()))
     assert refusal.code == JournalCode.BAD_PATH
-    answer = await peer.ask(m.Data(offset=0, payload=b"one"), m.WriteCommit(size=3), m.Ping(number=1))
-    assert isinstance(answer, m.Pong)
-    for closing in (m.WriteCommit(size=0), m.WriteCancel()):
-        await peer.refused(m.WriteOpen(path="bad//path", overwrite=False, stamp=peer.stamp()))
-        assert isinstance(await peer.ask(closing, m.Ping(number=2)), m.Pong)
+    answer = await peer.ask(m.FileData(offset=0, payload=b"one"), m.WriteCommitRequest(size=3), m.PingRequest(number=1))
+    assert isinstance(answer, m.PongAnswer)
+    for closing in (m.WriteCommitRequest(size=0), m.WriteCancelRequest()):
+        await peer.refused(m.WriteOpenRequest(path="bad//path", overwrite=False, stamp=peer.stamp()))
+        assert isinstance(await peer.ask(closing, m.PingRequest(number=2)), m.PongAnswer)
 
 
 async def test_a_refused_commit_leaves_the_connection_in_order(service: Service) -> None:
     peer = await service.opened()
-    await peer.send(m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()), m.Data(offset=0, payload=b"one"))
+    await peer.send(
+        m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp()), m.FileData(offset=0, payload=b"one")
+    )
     await trio.testing.wait_all_tasks_blocked()
     service.volume.before_answer = _refuse_not_owner
-    refusal = await peer.refused(m.WriteCommit(size=3))
+    refusal = await peer.refused(m.WriteCommitRequest(size=3))
     assert refusal.code == JournalCode.NOT_OWNER
-    assert isinstance(await peer.ask(m.Stat(path="", epoch_seen=0)), m.Status)
+    assert isinstance(await peer.ask(m.StatRequest(path="", epoch_seen=0)), m.StatusAnswer)
 
 
 async def _refuse_not_owner() -> None:
@@ -263,25 +265,27 @@ async def _refuse_not_owner() -> None:
 @pytest.mark.parametrize(
     "frames",
     [
-        [m.Data(offset=1, payload=b"x")],
-        [m.Data(offset=0, payload=b"x"), m.Data(offset=0, payload=b"x")],
-        [m.Data(offset=0, payload=b"x"), m.WriteCommit(size=2)],
-        [m.WriteCommit(size=1)],
-        [m.Ping(number=1)],
-        [m.Stat(path="", epoch_seen=0)],
-        [m.Quit()],
+        [m.FileData(offset=1, payload=b"x")],
+        [m.FileData(offset=0, payload=b"x"), m.FileData(offset=0, payload=b"x")],
+        [m.FileData(offset=0, payload=b"x"), m.WriteCommitRequest(size=2)],
+        [m.WriteCommitRequest(size=1)],
+        [m.PingRequest(number=1)],
+        [m.StatRequest(path="", epoch_seen=0)],
+        [m.QuitRequest()],
     ],
     ids=["gap", "overlap", "short", "empty", "ping", "stat", "quit"],
 )
 async def test_what_does_not_belong_into_a_write_ends_the_connection(service: Service, frames: list[m.Request]) -> None:
     peer = await service.opened()
-    await peer.send(m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()))
+    await peer.send(m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp()))
     assert (await peer.refused(*frames)).code == JournalCode.PROTOCOL
     await peer.closed()
     assert service.volume.tree.keys() == {""}
 
 
-@pytest.mark.parametrize("frame", [m.Data(offset=0, payload=b"x"), m.WriteCommit(size=0), m.WriteCancel()])
+@pytest.mark.parametrize(
+    "frame", [m.FileData(offset=0, payload=b"x"), m.WriteCommitRequest(size=0), m.WriteCancelRequest()]
+)
 async def test_parts_of_a_write_alone_end_the_connection(service: Service, frame: m.Request) -> None:
     peer = await service.opened()
     assert (await peer.refused(frame)).code == JournalCode.PROTOCOL
@@ -290,7 +294,9 @@ async def test_parts_of_a_write_alone_end_the_connection(service: Service, frame
 
 async def test_a_connection_lost_in_a_write_leaves_nothing(service: Service) -> None:
     peer = await service.opened()
-    await peer.send(m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()), m.Data(offset=0, payload=b"x"))
+    await peer.send(
+        m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp()), m.FileData(offset=0, payload=b"x")
+    )
     await trio.testing.wait_all_tasks_blocked()
     await peer.stream.aclose()
     await peer.ended.wait()
@@ -310,7 +316,7 @@ def _token(path: Path, *rights: Right, volumes: tuple[str, ...] = ("pay*",), exp
 
 async def _greeted(service: Service, token: bytes | None) -> Peer:
     peer = service.connect()
-    await peer.send(m.Hello(version=1, token=token, client="test", instance=bytes(16)))
+    await peer.send(m.HelloRequest(version=1, token=token, client="test", instance=bytes(16)))
     return peer
 
 
@@ -320,33 +326,33 @@ async def test_tokens_are_needed_where_there_are_any(nursery: trio.Nursery, tmp_
     for wrong in (None, bytes(32)):
         peer = await _greeted(service, wrong)
         refusal = await peer.receive()
-        assert isinstance(refusal, m.Refusal)
+        assert isinstance(refusal, m.RefusalAnswer)
         assert refusal.code == JournalCode.AUTH
         await peer.closed()
     assert sum("token refused" in line for line in service.lines) == 2
 
 
 RIGHTS_NEEDED: list[tuple[set[Right], Callable[[Peer, PathClaim], m.Request]]] = [
-    ({Right.READ}, lambda _peer, _claim: m.Stat(path="", epoch_seen=0)),
-    ({Right.READ}, lambda _peer, _claim: m.List(path="", after="", limit=1, epoch_seen=0)),
-    ({Right.READ}, lambda _peer, _claim: m.Describe(epoch_seen=0)),
-    ({Right.READ}, lambda _peer, _claim: m.Read(path="", offset=0, length=None, modified_ms=None, epoch_seen=0)),
-    ({Right.APPEND}, lambda peer, claim: m.Put(path="a", overwrite=True, stamp=peer.stamp(claim), payload=b"")),
+    ({Right.READ}, lambda _peer, _claim: m.StatRequest(path="", epoch_seen=0)),
+    ({Right.READ}, lambda _peer, _claim: m.ListRequest(path="", after="", limit=1, epoch_seen=0)),
+    ({Right.READ}, lambda _peer, _claim: m.DescribeRequest(epoch_seen=0)),
+    ({Right.READ}, lambda _peer, _claim: m.ReadRequest(path="", offset=0, length=None, modified_ms=None, epoch_seen=0)),
+    ({Right.APPEND}, lambda peer, claim: m.PutRequest(path="a", overwrite=True, stamp=peer.stamp(claim), payload=b"")),
     (
         {Right.APPEND},
-        lambda peer, claim: m.Append(path="a", size=0, modified_ms=0, stamp=peer.stamp(claim), payload=b"x"),
+        lambda peer, claim: m.AppendRequest(path="a", size=0, modified_ms=0, stamp=peer.stamp(claim), payload=b"x"),
     ),
-    ({Right.APPEND}, lambda peer, claim: m.Mkdirs(path="d", stamp=peer.stamp(claim))),
-    ({Right.APPEND}, lambda peer, _claim: m.Mark(values=(), stamp=peer.stamp())),
-    ({Right.APPEND}, lambda peer, _claim: m.Pin(name="fork", lsn=1, seconds=60, stamp=peer.stamp())),
+    ({Right.APPEND}, lambda peer, claim: m.MkdirsRequest(path="d", stamp=peer.stamp(claim))),
+    ({Right.APPEND}, lambda peer, _claim: m.MarkRequest(values=(), stamp=peer.stamp())),
+    ({Right.APPEND}, lambda peer, _claim: m.PinRequest(name="fork", lsn=1, seconds=60, stamp=peer.stamp())),
     (
         {Right.APPEND, Right.DELETE},
-        lambda peer, claim: m.Rename(source="a", target="b", overwrite=True, stamp=peer.stamp(claim)),
+        lambda peer, claim: m.RenameRequest(source="a", target="b", overwrite=True, stamp=peer.stamp(claim)),
     ),
-    ({Right.DELETE}, lambda peer, claim: m.Delete(path="b", recursive=True, stamp=peer.stamp(claim))),
-    ({Right.READ}, lambda _peer, _claim: m.Claims(after=None, limit=1, epoch_seen=0)),
-    ({Right.FENCE}, lambda peer, claim: m.Claim(path="c", stamp=peer.stamp(claim))),
-    ({Right.FENCE}, lambda peer, claim: m.Release(path="c", stamp=peer.stamp(claim))),
+    ({Right.DELETE}, lambda peer, claim: m.DeleteRequest(path="b", recursive=True, stamp=peer.stamp(claim))),
+    ({Right.READ}, lambda _peer, _claim: m.ClaimsRequest(after=None, limit=1, epoch_seen=0)),
+    ({Right.FENCE}, lambda peer, claim: m.ClaimRequest(path="c", stamp=peer.stamp(claim))),
+    ({Right.FENCE}, lambda peer, claim: m.ReleaseRequest(path="c", stamp=peer.stamp(claim))),
 ]
 
 
@@ -361,19 +367,19 @@ async def test_each_combination_of_rights_opens_its_requests_only(
     for rights, token in zip(combinations, tokens, strict=True):
         peer = await _greeted(service, token)
         await peer.receive()
-        assert isinstance(await peer.ask(OPEN), m.Opened)
+        assert isinstance(await peer.ask(OPEN), m.OpenedAnswer)
         for needed, make in RIGHTS_NEEDED:
             request = make(peer, claim)
             tried.add(type(request))
             answer = await peer.ask(request)
-            denied = isinstance(answer, m.Refusal) and answer.code == JournalCode.DENIED
+            denied = isinstance(answer, m.RefusalAnswer) and answer.code == JournalCode.DENIED
             assert denied == (not needed <= rights), (rights, request, answer)
-        write = m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp(claim))
+        write = m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp(claim))
         await peer.send(write)
-        answer = await peer.ask(m.WriteCancel())
-        denied = isinstance(answer, m.Refusal) and answer.code == JournalCode.DENIED
+        answer = await peer.ask(m.WriteCancelRequest())
+        denied = isinstance(answer, m.RefusalAnswer) and answer.code == JournalCode.DENIED
         assert denied == (Right.APPEND not in rights), (rights, answer)
-    assert tried | {m.WriteOpen} == set(RIGHTS)
+    assert tried | {m.WriteOpenRequest} == set(RIGHTS)
 
 
 async def test_a_token_reaches_its_volumes_only(nursery: trio.Nursery, tmp_path: Path) -> None:
@@ -396,7 +402,7 @@ async def test_a_change_that_is_worked_on_is_not_refused_by_the_end_of_its_sessi
     peer = await _greeted(service, token)
     await peer.receive()
     await peer.ask(OPEN)
-    await peer.send(m.Put(path="f", overwrite=False, stamp=peer.stamp(), payload=b"x"))
+    await peer.send(m.PutRequest(path="f", overwrite=False, stamp=peer.stamp(), payload=b"x"))
     await trio.testing.wait_all_tasks_blocked()
     if how == "reload":
         (tmp_path / "tokens").write_text("")
@@ -405,7 +411,7 @@ async def test_a_change_that_is_worked_on_is_not_refused_by_the_end_of_its_sessi
     else:
         await service.gateway.stop()
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     assert refusal.code == JournalCode.OUTCOME_UNKNOWN
 
 
@@ -418,7 +424,7 @@ async def test_a_token_taken_away_ends_its_connections(nursery: trio.Nursery, tm
     service.access.reload()
     service.gateway.reload_access(service.now)
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     assert refusal.code == JournalCode.AUTH
     await peer.closed()
 
@@ -432,7 +438,9 @@ async def test_a_connection_that_has_not_said_hello_lives_through_new_tokens(
     await trio.testing.wait_all_tasks_blocked()
     service.access.reload()
     service.gateway.reload_access(service.now)
-    assert isinstance(await peer.ask(m.Hello(version=1, token=token, client="c", instance=bytes(16))), m.Welcome)
+    assert isinstance(
+        await peer.ask(m.HelloRequest(version=1, token=token, client="c", instance=bytes(16))), m.WelcomeAnswer
+    )
 
 
 def _allow_only(path: Path, *rights: Right) -> None:
@@ -441,7 +449,7 @@ def _allow_only(path: Path, *rights: Right) -> None:
     path.write_text(re.sub(r"rights = .*", f"rights = [{listed}]", path.read_text()))
 
 
-@pytest.mark.parametrize("ending", [m.WriteCommit(size=2), m.Data(offset=2, payload=b"34")])
+@pytest.mark.parametrize("ending", [m.WriteCommitRequest(size=2), m.FileData(offset=2, payload=b"34")])
 async def test_a_streamed_write_ends_when_its_right_is_taken_away(
     nursery: trio.Nursery, tmp_path: Path, ending: m.Request
 ) -> None:
@@ -449,16 +457,18 @@ async def test_a_streamed_write_ends_when_its_right_is_taken_away(
     service = Service(nursery, tmp_path / "tokens")
     peer = await _greeted(service, token)
     await peer.receive()
-    assert isinstance(await peer.ask(OPEN), m.Opened)
-    await peer.send(m.WriteOpen(path="large", overwrite=False, stamp=peer.stamp()), m.Data(offset=0, payload=b"12"))
+    assert isinstance(await peer.ask(OPEN), m.OpenedAnswer)
+    await peer.send(
+        m.WriteOpenRequest(path="large", overwrite=False, stamp=peer.stamp()), m.FileData(offset=0, payload=b"12")
+    )
     await trio.testing.wait_all_tasks_blocked()
     _allow_only(tmp_path / "tokens", Right.READ)
     service.access.reload()
     service.gateway.reload_access(service.now)
     assert (await peer.refused(ending)).code == JournalCode.DENIED
-    if not isinstance(ending, m.WriteCommit):
-        await peer.send(m.WriteCancel())
-    assert (await peer.refused(m.Stat(path="large", epoch_seen=0))).code == JournalCode.NOT_FOUND
+    if not isinstance(ending, m.WriteCommitRequest):
+        await peer.send(m.WriteCancelRequest())
+    assert (await peer.refused(m.StatRequest(path="large", epoch_seen=0))).code == JournalCode.NOT_FOUND
 
 
 async def test_a_read_ends_when_its_right_is_taken_away(nursery: trio.Nursery, tmp_path: Path) -> None:
@@ -466,20 +476,20 @@ async def test_a_read_ends_when_its_right_is_taken_away(nursery: trio.Nursery, t
     service = Service(nursery, tmp_path / "tokens")
     peer = await _greeted(service, token)
     await peer.receive()
-    assert isinstance(await peer.ask(OPEN), m.Opened)
+    assert isinstance(await peer.ask(OPEN), m.OpenedAnswer)
     write = await service.volume.open_write("large", overwrite=False, operation=peer.stamp().operation)
     for _ in range(40):
         await write.write(bytes(2**20))
     await write.commit()
-    await peer.send(m.Read(path="large", offset=0, length=None, modified_ms=None, epoch_seen=0))
-    assert isinstance(await peer.receive(), m.Status)
-    assert isinstance(await peer.receive(), m.Data)
+    await peer.send(m.ReadRequest(path="large", offset=0, length=None, modified_ms=None, epoch_seen=0))
+    assert isinstance(await peer.receive(), m.StatusAnswer)
+    assert isinstance(await peer.receive(), m.FileData)
     _allow_only(tmp_path / "tokens", Right.APPEND)
     service.access.reload()
     service.gateway.reload_access(service.now)
-    while isinstance(answer := await peer.receive(), m.Data):
+    while isinstance(answer := await peer.receive(), m.FileData):
         assert answer.offset < 39 * 2**20
-    assert isinstance(answer, m.Refusal)
+    assert isinstance(answer, m.RefusalAnswer)
     assert answer.code == JournalCode.DENIED
 
 
@@ -492,17 +502,17 @@ async def test_a_token_that_expires_ends_its_connections(
     peer = await _greeted(service, token)
     await peer.receive()
     await trio.sleep(5)
-    assert isinstance(await peer.ask(OPEN), m.Opened)
+    assert isinstance(await peer.ask(OPEN), m.OpenedAnswer)
     service.now += 101
     refusal = await peer.receive()
-    assert isinstance(refusal, m.Refusal)
+    assert isinstance(refusal, m.RefusalAnswer)
     assert refusal.code == JournalCode.AUTH
     await peer.closed()
 
 
 async def test_claims_are_audited(service: Service) -> None:
     peer = await service.opened()
-    await peer.ask(m.Claim(path="q", stamp=peer.stamp(PathClaim(application="app-7", start_time=1))))
+    await peer.ask(m.ClaimRequest(path="q", stamp=peer.stamp(PathClaim(application="app-7", start_time=1))))
     assert any('"event": "claim"' in line and "app-7" in line for line in service.lines)
 
 
@@ -511,28 +521,28 @@ async def test_the_volume_knows_whose_changes_are(nursery: trio.Nursery, tmp_pat
     token = _token(tmp_path / "tokens", *Right)
     service = Service(nursery, tmp_path / "tokens")
     peer = service.connect()
-    await peer.ask(m.Hello(version=1, token=token, client="test", instance=INSTANCE), OPEN)
-    assert await peer.receive() == m.Opened(epoch=1, volume="payments")
+    await peer.ask(m.HelloRequest(version=1, token=token, client="test", instance=INSTANCE), OPEN)
+    assert await peer.receive() == m.OpenedAnswer(epoch=1, volume="payments")
     room = Room()
     service.volume.admit = room.admit
     whose = {INSTANCE: hashlib.sha256(token).digest()}
     for number, ask in enumerate(("mkdirs", "put", "stream")):
         requests: dict[str, m.Request] = {
-            "mkdirs": m.Mkdirs(path="d", stamp=peer.stamp()),
-            "put": m.Put(path="f", overwrite=False, stamp=peer.stamp(), payload=b"x"),
-            "stream": m.WriteOpen(path="g", overwrite=False, stamp=peer.stamp()),
+            "mkdirs": m.MkdirsRequest(path="d", stamp=peer.stamp()),
+            "put": m.PutRequest(path="f", overwrite=False, stamp=peer.stamp(), payload=b"x"),
+            "stream": m.WriteOpenRequest(path="g", overwrite=False, stamp=peer.stamp()),
         }
         request = requests[ask]
         room.crowded = True
         refusal = await peer.refused(request)
         assert refusal.code == JournalCode.UNAVAILABLE
         if ask == "stream":
-            await peer.send(m.WriteCommit(size=0))
+            await peer.send(m.WriteCommitRequest(size=0))
         assert service.volume.runs == number
         room.crowded = False
         room.admitted.clear()
-        again = (request, m.WriteCommit(size=0)) if ask == "stream" else (request,)
-        assert isinstance(await peer.ask(*again), m.Done | m.Status)
+        again = (request, m.WriteCommitRequest(size=0)) if ask == "stream" else (request,)
+        assert isinstance(await peer.ask(*again), m.DoneAnswer | m.StatusAnswer)
         assert room.admitted == whose
     room.crowded = True
-    assert isinstance(await peer.ask(m.Stat(path="f", epoch_seen=0)), m.Status)
+    assert isinstance(await peer.ask(m.StatRequest(path="f", epoch_seen=0)), m.StatusAnswer)

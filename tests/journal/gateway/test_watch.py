@@ -27,7 +27,7 @@ def watched(service: Service, nursery: trio.Nursery) -> Service:
 async def _ended_with(peer: Peer, code: JournalCode) -> float:
     began = trio.current_time()
     answer = await peer.receive()
-    assert isinstance(answer, m.Refusal)
+    assert isinstance(answer, m.RefusalAnswer)
     assert answer.code == code
     await peer.closed()
     return trio.current_time() - began
@@ -56,27 +56,31 @@ async def test_a_hello_a_byte_at_a_time_is_too_slow(
 
 async def test_half_a_frame_is_too_slow(watched: Service, autojump_clock: Clock) -> None:
     peer = await watched.opened()
-    await peer.stream.send_all(encode(m.Ping(number=1))[:-1])
+    await peer.stream.send_all(encode(m.PingRequest(number=1))[:-1])
     assert await _ended_with(peer, JournalCode.TOO_SLOW) <= limits.FRAME_SECONDS_MAX + 3
 
 
 async def test_idle_connections_are_closed_after_a_long_while(watched: Service, autojump_clock: Clock) -> None:
     peer = await watched.opened()
     await trio.sleep(limits.IDLE_SECONDS_MAX - 10)
-    assert isinstance(await peer.ask(m.Ping(number=1)), m.Pong)
+    assert isinstance(await peer.ask(m.PingRequest(number=1)), m.PongAnswer)
     assert await _ended_with(peer, JournalCode.TOO_SLOW) >= limits.IDLE_SECONDS_MAX - 3
 
 
 async def test_a_write_may_pause_for_as_long_as_a_batch(watched: Service, autojump_clock: Clock) -> None:
     peer = await watched.opened()
-    await peer.send(m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()), m.Data(offset=0, payload=b"x"))
+    await peer.send(
+        m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp()), m.FileData(offset=0, payload=b"x")
+    )
     await trio.sleep(limits.WRITE_IDLE_SECONDS_MAX - 10)
-    assert isinstance(await peer.ask(m.Data(offset=1, payload=b"y"), m.WriteCommit(size=2)), m.Status)
+    assert isinstance(await peer.ask(m.FileData(offset=1, payload=b"y"), m.WriteCommitRequest(size=2)), m.StatusAnswer)
 
 
 async def test_an_abandoned_write_ends(watched: Service, autojump_clock: Clock) -> None:
     peer = await watched.opened()
-    await peer.send(m.WriteOpen(path="s", overwrite=False, stamp=peer.stamp()), m.Data(offset=0, payload=b"x"))
+    await peer.send(
+        m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp()), m.FileData(offset=0, payload=b"x")
+    )
     await _ended_with(peer, JournalCode.TOO_SLOW)
     assert watched.volume.tree.keys() == {""}
 
@@ -87,11 +91,11 @@ async def test_long_work_is_announced_until_its_answer(watched: Service, autojum
 
     watched.volume.before_answer = slowly
     peer = await watched.opened()
-    await peer.send(m.Put(path="a", overwrite=False, stamp=peer.stamp(), payload=b""))
+    await peer.send(m.PutRequest(path="a", overwrite=False, stamp=peer.stamp(), payload=b""))
     seen: list[m.Answer] = []
-    while not isinstance(seen[-1] if seen else None, m.Status):
+    while not isinstance(seen[-1] if seen else None, m.StatusAnswer):
         seen.append(await peer.receive())
-    waiting = [answer for answer in seen if isinstance(answer, m.Waiting)]
+    waiting = [answer for answer in seen if isinstance(answer, m.WaitingAnswer)]
     assert 23 / (WAITING_SECONDS + SWEEP_SECONDS) - 1 <= len(waiting) <= 23 / WAITING_SECONDS
     assert all(answer.epoch == 1 for answer in waiting)
     assert [answer.waited_ms for answer in waiting] == sorted(answer.waited_ms for answer in waiting)
@@ -113,7 +117,7 @@ async def test_a_peer_that_does_not_read_is_let_go(watched: Service, autojump_cl
         nursery.start_soon(talk)
         await here.send_all(encode(HELLO))
         other = await watched.opened()
-        assert isinstance(await other.ask(m.Ping(number=1)), m.Pong)
+        assert isinstance(await other.ask(m.PingRequest(number=1)), m.PongAnswer)
         with trio.fail_after(limits.FRAME_SECONDS_MAX + 5):
             await ended.wait()
     assert watched.gateway.connections == 1
@@ -127,14 +131,14 @@ async def test_stop_ends_idle_connections_and_finishes_work(
 
     watched.volume.before_answer = slowly
     idle, busy = await watched.opened(), await watched.opened()
-    await busy.send(m.Put(path="a", overwrite=False, stamp=busy.stamp(), payload=b"done"))
+    await busy.send(m.PutRequest(path="a", overwrite=False, stamp=busy.stamp(), payload=b"done"))
     await trio.testing.wait_all_tasks_blocked()
     nursery.start_soon(watched.gateway.stop)
     await _ended_with(idle, JournalCode.SHUTTING_DOWN)
     answers = [await busy.receive()]
-    while isinstance(answers[-1], m.Waiting):
+    while isinstance(answers[-1], m.WaitingAnswer):
         answers.append(await busy.receive())
-    assert isinstance(answers[-1], m.Status)
+    assert isinstance(answers[-1], m.StatusAnswer)
     await _ended_with(busy, JournalCode.SHUTTING_DOWN)
     late = watched.connect()
     await _ended_with(late, JournalCode.SHUTTING_DOWN)
@@ -143,7 +147,7 @@ async def test_stop_ends_idle_connections_and_finishes_work(
 async def test_stop_does_not_wait_for_ever(watched: Service, autojump_clock: Clock) -> None:
     watched.volume.before_answer = trio.sleep_forever
     busy = await watched.opened()
-    await busy.send(m.Put(path="a", overwrite=False, stamp=busy.stamp(), payload=b"done"))
+    await busy.send(m.PutRequest(path="a", overwrite=False, stamp=busy.stamp(), payload=b"done"))
     await trio.testing.wait_all_tasks_blocked()
     began = trio.current_time()
     await watched.gateway.stop()

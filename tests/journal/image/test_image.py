@@ -15,22 +15,22 @@ from journal.image.image import Image
 from journal.image.index_snapshot import decode_snapshot, encode_snapshot
 from journal.image.preconditions import check_delete, check_make_directories, check_rename, check_write
 from journal.records.change import (
-    Abandon,
-    Append,
+    AbandonChange,
+    AppendChange,
     Change,
-    Chunk,
-    Claim,
-    Commit,
-    Delete,
-    MakeDirectory,
-    Mark,
-    Pin,
-    Put,
-    Release,
-    Relocate,
-    Rename,
-    Trim,
-    Truncate,
+    ChunkChange,
+    ClaimChange,
+    CommitChange,
+    DeleteChange,
+    MakeDirectoryChange,
+    MarkChange,
+    PinChange,
+    PutChange,
+    ReleaseChange,
+    RelocateChange,
+    RenameChange,
+    TrimChange,
+    TruncateChange,
 )
 from journal.records.record import FIRST_LSN, NO_CLIENT, Kind, Lsn, RecordHeader, encode_record
 from journal.records.segment import SegmentReader, parse_segment_name
@@ -175,32 +175,34 @@ def _step(written: Written, model: Model, step: tuple[object, ...], number: int)
             allowed = _allowed(check_write, image, path, overwrite=overwrite)
             assert allowed == model.put(path, data, overwrite=overwrite)
             if allowed:
-                written.add(Put(path=path), data)
+                written.add(PutChange(path=path), data)
         case ("upload", str(path), list(pieces), bool(overwrite)):
             whole = b"".join(pieces)
             sizes = [len(b"".join(pieces[:count])) for count in range(len(pieces))]
             for size, piece in zip(sizes, pieces, strict=True):
-                written.add(Chunk(upload=number, offset=size), piece)
+                written.add(ChunkChange(upload=number, offset=size), piece)
             allowed = _allowed(check_write, image, path, overwrite=overwrite)
             assert allowed == model.put(path, whole, overwrite=overwrite)
-            written.add(Commit(upload=number, path=path, size=len(whole)) if allowed else Abandon(upload=number))
+            written.add(
+                CommitChange(upload=number, path=path, size=len(whole)) if allowed else AbandonChange(upload=number)
+            )
         case ("mkdirs", str(path)):
             allowed = _allowed(check_make_directories, image, path)
             assert allowed == model.mkdirs(path)
             if allowed:
-                written.add(MakeDirectory(path=path))
+                written.add(MakeDirectoryChange(path=path))
         case ("delete", str(path), bool(recursive)):
             allowed = _allowed(check_delete, image, path, recursive=recursive)
             assert allowed == model.delete(path, recursive=recursive)
             if allowed:
-                written.add(Delete(path=path))
+                written.add(DeleteChange(path=path))
         case ("rename", str(source), str(target), bool(overwrite)):
             allowed = _allowed(check_rename, image, source, target, overwrite=overwrite)
             assert allowed == model.rename(source, target, overwrite=overwrite)
             if allowed:
-                written.add(Rename(source=source, target=target))
+                written.add(RenameChange(source=source, target=target))
         case ("append", str(path), bytes(data)) if path in model.files:
-            written.add(Append(path=path, size=len(model.files[path])), data)
+            written.add(AppendChange(path=path, size=len(model.files[path])), data)
             model.files[path] += data
         case ("truncate", str(path), int(size)) if size <= len(model.files.get(path, b"")) and path in model.files:
             model.files[path] = model.files[path][:size]
@@ -209,11 +211,11 @@ def _step(written: Written, model: Model, step: tuple[object, ...], number: int)
                 if at <= size < at + extent.length:
                     break
                 at += extent.length
-            written.add(Truncate(path=path, size=size, tail_crc=crc32c(model.files[path][at:])))
+            written.add(TruncateChange(path=path, size=size, tail_crc=crc32c(model.files[path][at:])))
         case ("relocate", str(path)) if path in model.files:
             for extent in image.tree.extents(path):
                 data = bytes(written.history.segments[extent.object][extent.offset : extent.offset + extent.length])
-                written.add(Relocate(path=path, object=extent.object, offset=extent.offset), data)
+                written.add(RelocateChange(path=path, object=extent.object, offset=extent.offset), data)
         case ("roll",):
             written.open_segment()
 
@@ -261,7 +263,7 @@ def _same(one: Image, other: Image) -> None:
 def test_pages_are_the_listing_cut_in_pieces() -> None:
     written = Written()
     for number in (5, 1, 10, 3, 2):
-        written.add(Put(path=f"d/{number:02}"))
+        written.add(PutChange(path=f"d/{number:02}"))
     names, after, tree = [], "", written.image.tree
     while True:
         page = tree.list_page("d", after=after, limit=2)
@@ -269,7 +271,7 @@ def test_pages_are_the_listing_cut_in_pieces() -> None:
         if not page.more:
             break
         after = page.entries[-1].path.rpartition("/")[2]
-        written.add(Put(path="d/00"))  # a name before the page changes nothing for what follows
+        written.add(PutChange(path="d/00"))  # a name before the page changes nothing for what follows
     assert names == ["d/01", "d/02", "d/03", "d/05", "d/10"]
     assert tree.list_page("d/01").entries == (tree.stat("d/01"),)
     with pytest.raises(RefusedByVolumeError, match="nothing at nowhere"):
@@ -278,35 +280,35 @@ def test_pages_are_the_listing_cut_in_pieces() -> None:
 
 def test_times_are_the_records_or_what_a_put_carries() -> None:
     written = Written()
-    first = written.add(Put(path="a/x"), b"1")
-    written.add(Put(path="a/y", modified_ms=77), b"2")
-    written.add(MakeDirectory(path="old", modified_ms=5))
+    first = written.add(PutChange(path="a/x"), b"1")
+    written.add(PutChange(path="a/y", modified_ms=77), b"2")
+    written.add(MakeDirectoryChange(path="old", modified_ms=5))
     assert written.image.tree.stat("a/x").modified_ms == first.time_ms
     assert written.image.tree.stat("a/y").modified_ms == 77
     assert written.image.tree.stat("old").modified_ms == 5
     (extent,) = written.image.tree.extents("a/y")
-    written.add(Relocate(path="a/y", object=extent.object, offset=extent.offset), b"2")
+    written.add(RelocateChange(path="a/y", object=extent.object, offset=extent.offset), b"2")
     assert written.image.tree.stat("a/y").modified_ms == 77
     assert written.image.tree.extents("a/y") != (extent,)
 
 
 def test_a_relocation_that_comes_too_late_changes_nothing() -> None:
     written = Written()
-    written.add(Put(path="a"), b"old!")
+    written.add(PutChange(path="a"), b"old!")
     (extent,) = written.image.tree.extents("a")
-    written.add(Put(path="a"), b"new!")
-    written.add(Relocate(path="a", object=extent.object, offset=extent.offset), b"old!")
+    written.add(PutChange(path="a"), b"new!")
+    written.add(RelocateChange(path="a", object=extent.object, offset=extent.offset), b"old!")
     assert written.content("a") == b"new!"
-    written.add(Delete(path="a"))
-    written.add(Relocate(path="a", object=extent.object, offset=extent.offset), b"old!")
+    written.add(DeleteChange(path="a"))
+    written.add(RelocateChange(path="a", object=extent.object, offset=extent.offset), b"old!")
     assert written.image.tree.objects_in_use() == {}
 
 
 def test_a_new_epoch_forgets_open_uploads_but_a_new_segment_does_not() -> None:
     written = Written()
-    written.add(Chunk(upload=1, offset=0), b"begun")
+    written.add(ChunkChange(upload=1, offset=0), b"begun")
     written.open_segment()
-    written.add(Chunk(upload=1, offset=5), b"more")
+    written.add(ChunkChange(upload=1, offset=5), b"more")
     assert sum(written.image.tree.objects_in_use().values()) == 9
     written.open_segment(epoch=2)
     assert written.image.uploads == {}
@@ -315,7 +317,7 @@ def test_a_new_epoch_forgets_open_uploads_but_a_new_segment_does_not() -> None:
 
 def test_a_pin_lasts_for_longer_by_what_nobody_has_lived_through() -> None:
     written = Written()
-    written.add(Pin(name="fork", lsn=Lsn(10), expires_ms=FIRST_TIME_MS + 10**6))
+    written.add(PinChange(name="fork", lsn=Lsn(10), expires_ms=FIRST_TIME_MS + 10**6))
     written.history.time_ms += 10**9
     written.open_segment(epoch=2, paused_ms=10**9)
     assert written.image.pins["fork"].expires_ms == FIRST_TIME_MS + 10**6 + 10**9
@@ -323,29 +325,29 @@ def test_a_pin_lasts_for_longer_by_what_nobody_has_lived_through() -> None:
 
 def test_claims_pins_and_trim_are_part_of_the_image() -> None:
     written = Written()
-    written.add(Claim(path="q", application="app-1", start_time=5))
-    written.add(Pin(name="fork", lsn=Lsn(10), expires_ms=FIRST_TIME_MS + 10**6))
-    written.add(Pin(name="gone", lsn=Lsn(10), expires_ms=FIRST_TIME_MS + 5000))
-    written.add(Trim(lsn=Lsn(40)))
-    written.add(Mark(values={"batch": 1}))
-    written.add(Claim(path="over", application="app-1", start_time=5))
-    written.add(Release(path="over"))
+    written.add(ClaimChange(path="q", application="app-1", start_time=5))
+    written.add(PinChange(name="fork", lsn=Lsn(10), expires_ms=FIRST_TIME_MS + 10**6))
+    written.add(PinChange(name="gone", lsn=Lsn(10), expires_ms=FIRST_TIME_MS + 5000))
+    written.add(TrimChange(lsn=Lsn(40)))
+    written.add(MarkChange(values={"batch": 1}))
+    written.add(ClaimChange(path="over", application="app-1", start_time=5))
+    written.add(ReleaseChange(path="over"))
     image = decode_snapshot(encode_snapshot(written.image))
     assert image.trim == 40
     assert set(image.pins) == {"fork", "gone"}
     assert [path for path, _ in image.claims] == ["q"]
     assert [path for path, _ in image.claims.ended] == ["over"]
     for _ in range(5):
-        written.add(Mark(values={"batch": 1}))
-    written.add(Pin(name="fork", lsn=Lsn(10), expires_ms=0))
+        written.add(MarkChange(values={"batch": 1}))
+    written.add(PinChange(name="fork", lsn=Lsn(10), expires_ms=0))
     assert written.image.pins == {}
 
 
 def test_answers_are_rebuilt_from_records() -> None:
     written, client = Written(), b"c" * 16
-    written.add(Put(path="a"), b"1", client=client, sequence=1)
-    written.add(Delete(path="a"), client=client, sequence=2)
-    written.add(Chunk(upload=9, offset=0), b"22", client=client, sequence=3)
+    written.add(PutChange(path="a"), b"1", client=client, sequence=1)
+    written.add(DeleteChange(path="a"), client=client, sequence=2)
+    written.add(ChunkChange(upload=9, offset=0), b"22", client=client, sequence=3)
     for image in (written.image, decode_snapshot(encode_snapshot(written.image)), written.image.copy()):
         first = image.operations.find(OperationId(client=client, sequence=1))
         second = image.operations.find(OperationId(client=client, sequence=2))
@@ -360,29 +362,29 @@ def test_answers_are_rebuilt_from_records() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        Delete(path="nowhere"),
-        Delete(path="file/below"),
-        Rename(source="nowhere", target="x"),
-        Rename(source="dir", target="dir/below"),
-        Rename(source="file", target="dir"),
-        Rename(source="", target="x"),
-        Put(path="file/below"),
-        Put(path="dir"),
-        Put(path=""),
-        MakeDirectory(path="file"),
-        Append(path="dir", size=0),
-        Append(path="file", size=99),
-        Truncate(path="file", size=99, tail_crc=0),
-        Truncate(path="dir", size=0, tail_crc=0),
-        Chunk(upload=5, offset=1),
-        Commit(upload=5, path="x", size=1),
-        Trim(lsn=Lsn(10**9)),
+        DeleteChange(path="nowhere"),
+        DeleteChange(path="file/below"),
+        RenameChange(source="nowhere", target="x"),
+        RenameChange(source="dir", target="dir/below"),
+        RenameChange(source="file", target="dir"),
+        RenameChange(source="", target="x"),
+        PutChange(path="file/below"),
+        PutChange(path="dir"),
+        PutChange(path=""),
+        MakeDirectoryChange(path="file"),
+        AppendChange(path="dir", size=0),
+        AppendChange(path="file", size=99),
+        TruncateChange(path="file", size=99, tail_crc=0),
+        TruncateChange(path="dir", size=0, tail_crc=0),
+        ChunkChange(upload=5, offset=1),
+        CommitChange(upload=5, path="x", size=1),
+        TrimChange(lsn=Lsn(10**9)),
     ],
 )
 def test_a_record_that_does_not_fit_is_damage_and_named(change: Change) -> None:
     written = Written()
-    written.add(Put(path="file"), b"abc")
-    written.add(Put(path="dir/file"))
+    written.add(PutChange(path="file"), b"abc")
+    written.add(PutChange(path="dir/file"))
     with pytest.raises(DamagedJournalError, match=f"the {change.kind.name} at LSN {written.history.lsn} ") as caught:
         written.add(change)
     assert caught.value.code == JournalCode.DAMAGED
@@ -394,26 +396,26 @@ def test_a_record_that_does_not_follow_is_refused() -> None:
         kind=Kind.TRIM, lsn=Lsn(5), acknowledged_lsn=Lsn(0), time_ms=1, meta=b"", chain=image.chain
     )
     with pytest.raises(DamagedJournalError, match="does not follow"):
-        image.apply(header, Trim(lsn=Lsn(0)))
+        image.apply(header, TrimChange(lsn=Lsn(0)))
     _, header = encode_record(
         kind=Kind.PUT, lsn=Lsn(0), acknowledged_lsn=Lsn(0), time_ms=1, meta=b"", chain=image.chain, payload=b"x"
     )
     with pytest.raises(DamagedJournalError, match="no segment"):
-        image.apply(header, Put(path="a"))
+        image.apply(header, PutChange(path="a"))
 
 
 def test_the_root_can_be_emptied_but_stays() -> None:
     written = Written()
-    written.add(Put(path="a/b"), b"1")
-    written.add(Delete(path=""))
+    written.add(PutChange(path="a/b"), b"1")
+    written.add(DeleteChange(path=""))
     assert [status.path for status in _tree(written.image)] == [""]
     assert written.image.tree.objects_in_use() == {}
 
 
 def test_refusals_say_what_is_there() -> None:
     written = Written()
-    written.add(Put(path="file"), b"abc")
-    written.add(MakeDirectory(path="dir/sub"))
+    written.add(PutChange(path="file"), b"abc")
+    written.add(MakeDirectoryChange(path="dir/sub"))
     image, codes = written.image, []
     for check in (
         lambda: check_write(image, "file", overwrite=False, claim=None),
@@ -452,7 +454,7 @@ def test_fifty_thousand_files_fit_in_300_bytes_each() -> None:
     before = tracemalloc.get_traced_memory()[0]
     for number in range(count):
         image.lsn = Lsn(template.lsn)
-        image.apply(template, Put(path=f"query/state/{number % 5}/{number % 200}/{number // 200}.delta"))
+        image.apply(template, PutChange(path=f"query/state/{number % 5}/{number % 200}/{number // 200}.delta"))
     used = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert image.tree.file_count == count
@@ -462,8 +464,8 @@ def test_fifty_thousand_files_fit_in_300_bytes_each() -> None:
 
 def test_nothing_can_be_appended() -> None:
     history, image = History(), Image()
-    history.add(Put(path="f"), b"content")
-    history.add(Append(path="f", size=7))
+    history.add(PutChange(path="f"), b"content")
+    history.add(AppendChange(path="f", size=7))
     reader = SegmentReader(lsn=FIRST_LSN)
     reader.feed(next(iter(history.segments.values())))
     while (record := reader.next_record()) is not None:

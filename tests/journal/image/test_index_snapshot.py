@@ -19,8 +19,8 @@ from journal.image.index_snapshot import (
     parse_snapshot_name,
     snapshots_on_chain,
 )
-from journal.records.change import Chunk, Put
-from journal.records.record import Chain, Epoch, Lsn
+from journal.records.change import ChunkChange, PutChange
+from journal.records.record import ChainHash, Epoch, Lsn
 from journal.records.segment import SegmentReader
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.msgpack_edge import pack, unpack
@@ -30,9 +30,9 @@ from tests.journal.histories import History
 
 def _image() -> Image:
     history, image = History(), Image()
-    history.add(Put(path="a/x"), b"1")
-    history.add(Put(path="a/empty"))
-    history.add(Chunk(upload=3, offset=0), b"22")
+    history.add(PutChange(path="a/x"), b"1")
+    history.add(PutChange(path="a/empty"))
+    history.add(ChunkChange(upload=3, offset=0), b"22")
     reader = SegmentReader(lsn=Lsn(0))
     reader.feed(next(iter(history.segments.values())))
     while (record := reader.next_record()) is not None:
@@ -41,7 +41,7 @@ def _image() -> Image:
 
 
 def _named(lsn: int, chain: bytes, epoch: int = 1) -> SnapshotName:
-    return SnapshotName(lsn=Lsn(lsn), epoch=Epoch(epoch), chain=Chain(chain))
+    return SnapshotName(lsn=Lsn(lsn), epoch=Epoch(epoch), chain=ChainHash(chain))
 
 
 @given(lsn=st.integers(0, 2**63 - 1), epoch=st.integers(1, 2**32 - 1), chain=st.binary(min_size=8, max_size=8))

@@ -22,7 +22,7 @@ from journal.image.preconditions import (
     check_rename,
     check_write,
 )
-from journal.records.change import Append, Delete, MakeDirectory, Put, Rename
+from journal.records.change import AppendChange, DeleteChange, MakeDirectoryChange, PutChange, RenameChange
 from journal.records.paths import name_of
 from journal.volume import PathClaim
 from tests.journal.image.test_image import Written
@@ -60,20 +60,24 @@ def _kept_bytes(image: Image) -> int:
 def test_files_and_directories_are_counted_through_any_changes() -> None:
     written = Written()
     for number in range(5):
-        written.add(Put(path=f"a/{number}/b/file"), b"x" * number)
-    written.add(MakeDirectory(path="c/d/e"))
-    for change in (Rename(source="a/1", target="moved/here"), Delete(path="a/2"), Delete(path="a/3/b/file")):
+        written.add(PutChange(path=f"a/{number}/b/file"), b"x" * number)
+    written.add(MakeDirectoryChange(path="c/d/e"))
+    for change in (
+        RenameChange(source="a/1", target="moved/here"),
+        DeleteChange(path="a/2"),
+        DeleteChange(path="a/3/b/file"),
+    ):
         written.add(change)
         for image in (written.image, written.image.copy(), decode_snapshot(encode_snapshot(written.image))):
             assert (image.tree.file_count, image.tree.directory_count) == _count(image)
             assert image.tree.kept_bytes == _kept_bytes(image)
-    written.add(Append(path="moved/here/b/file", size=1), b"more")
+    written.add(AppendChange(path="moved/here/b/file", size=1), b"more")
     assert written.image.tree.kept_bytes == _kept_bytes(written.image)
-    written.add(Put(path="moved/here/b/file"), b"over")
-    written.add(Put(path="wide/\N{GRINNING FACE}x"))
+    written.add(PutChange(path="moved/here/b/file"), b"over")
+    written.add(PutChange(path="wide/\N{GRINNING FACE}x"))
     for image in (written.image, written.image.copy(), decode_snapshot(encode_snapshot(written.image))):
         assert image.tree.kept_bytes == _kept_bytes(image)
-    written.add(Delete(path=""))
+    written.add(DeleteChange(path=""))
     tree = written.image.tree
     assert (tree.file_count, tree.directory_count, tree.kept_bytes) == (0, 0, 0)
     assert written.image.tree.objects_in_use() == {}
@@ -81,8 +85,8 @@ def test_files_and_directories_are_counted_through_any_changes() -> None:
 
 def test_beyond_the_memory_for_a_tree_nothing_is_added_to_it() -> None:
     written = Written()
-    written.add(MakeDirectory(path="a/b/c"))
-    written.add(Put(path="a/file"), b"x")
+    written.add(MakeDirectoryChange(path="a/b/c"))
+    written.add(PutChange(path="a/file"), b"x")
     image = written.image
     time_ms = written.image.tree.stat("a/file").modified_ms
     later = PathClaim(start_time=1, application="query")
@@ -159,7 +163,7 @@ def test_what_has_gone_from_a_directory_takes_no_room() -> None:
 def test_beyond_the_number_of_files_none_is_written_but_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preconditions, "FILES_MAX", 1)
     written = Written()
-    written.add(Put(path="file"))
+    written.add(PutChange(path="file"))
     check_write(written.image, "file", overwrite=True, claim=None)
     check_rename(written.image, "file", "elsewhere", overwrite=False, claim=None)
     with pytest.raises(RefusedByVolumeError, match="has 1 files: delete some"):
@@ -182,7 +186,7 @@ _LONG = "/".join(["y" * 255] * 15) + "/t"  # leaves room for a slash and 254 byt
 )
 def test_a_rename_that_makes_paths_too_long_is_refused(below: str, target: str, *, fits: bool) -> None:
     written = Written()
-    written.add(Put(path=f"s/{below}"))
+    written.add(PutChange(path=f"s/{below}"))
     if fits:
         assert check_rename(written.image, "s", target, overwrite=False, claim=None)
         return

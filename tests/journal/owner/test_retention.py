@@ -6,7 +6,7 @@ import pytest
 
 from journal.image.index_snapshot import SnapshotObject
 from journal.owner.retention import Boundary, Retention, horizon, is_snapshot_due, superfluous, to_relocate, trim_target
-from journal.records.chain_rules import Link
+from journal.records.chain_rules import ChainLink
 
 
 def boundary(lsn: int, *references: str, lived_ms: int = 0) -> Boundary:
@@ -15,10 +15,10 @@ def boundary(lsn: int, *references: str, lived_ms: int = 0) -> Boundary:
 
 
 LINKS = [
-    Link(segment="s0", start=0, end=100),
-    Link(segment="s1", start=100, end=200),
-    Link(segment="s2", start=200, end=300),
-    Link(segment="s3", start=300, end=None),
+    ChainLink(segment="s0", start=0, end=100),
+    ChainLink(segment="s1", start=100, end=200),
+    ChainLink(segment="s2", start=200, end=300),
+    ChainLink(segment="s3", start=300, end=None),
 ]
 BOUNDARIES = [boundary(100, lived_ms=1000), boundary(200, lived_ms=2000), boundary(300, lived_ms=3000)]
 NONE = Retention(seconds=0, bytes=0)
@@ -92,7 +92,7 @@ def test_what_is_off_the_chain_goes_when_its_time_has_come() -> None:
     def snapshot(lsn: int) -> str:
         return f"{lsn:016x}-00000001-{'0' * 16}.idx"
 
-    kept = Link(segment=segment(100, 1), start=100, end=None)
+    kept = ChainLink(segment=segment(100, 1), start=100, end=None)
     names = [
         segment(0, 1), segment(50, 2), kept.segment, segment(150, 2), snapshot(40), snapshot(90), snapshot(170), "notes"
     ]  # fmt: skip

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import DamagedJournalError, JournalCode
-from journal.records.chain_rules import END, Base, Link, SegmentFacts, Sight, View, chain_of, newest, next_record
+from journal.records.chain_rules import (
+    END,
+    Base,
+    ChainLink,
+    RecordView,
+    SegmentFacts,
+    Sight,
+    chain_of,
+    newest,
+    next_record,
+)
 from journal.records.membership import Membership
 from tests.journal.records.test_membership import configuration, member
 
@@ -27,8 +37,11 @@ def test_the_highest_epoch_is_the_newest_however_short() -> None:
 
 
 def test_back_links_say_how_much_of_each_segment_counts() -> None:
-    assert chain_of([SECOND, BIRTH]) == (Link(segment="s0", start=0, end=100), Link(segment="s1", start=100, end=None))
-    assert chain_of([SECOND, OTHER, BIRTH])[0] == Link(segment="s0", start=0, end=60)
+    assert chain_of([SECOND, BIRTH]) == (
+        ChainLink(segment="s0", start=0, end=100),
+        ChainLink(segment="s1", start=100, end=None),
+    )
+    assert chain_of([SECOND, OTHER, BIRTH])[0] == ChainLink(segment="s0", start=0, end=60)
 
 
 def test_a_base_that_nobody_has_is_lost() -> None:
@@ -42,26 +55,26 @@ def test_what_was_trimmed_is_not_missed() -> None:
     assert [link.segment for link in chain_of([third, SECOND])] == ["s1", "s2"]
 
 
-def whole(chain: bytes) -> View:
-    return View(sight=Sight.WHOLE, end=20, chain=chain)
+def whole(chain: bytes) -> RecordView:
+    return RecordView(sight=Sight.WHOLE, end=20, chain=chain)
 
 
-TORN, DAMAGED = View(sight=Sight.TORN), View(sight=Sight.DAMAGED)
+TORN, DAMAGED = RecordView(sight=Sight.TORN), RecordView(sight=Sight.DAMAGED)
 
 
 @pytest.mark.parametrize("others", [[], [END], [TORN], [DAMAGED], [DAMAGED, END, TORN]])
-def test_a_record_that_one_copy_has_whole_counts(others: list[View]) -> None:
+def test_a_record_that_one_copy_has_whole_counts(others: list[RecordView]) -> None:
     assert next_record(10, [*others, whole(b"a")]) == whole(b"a")
     assert next_record(10, [whole(b"a"), *others]) == whole(b"a")
 
 
 @pytest.mark.parametrize("views", [[], [END], [TORN, END], [TORN, TORN]])
-def test_where_every_copy_ends_the_log_ends(views: list[View]) -> None:
+def test_where_every_copy_ends_the_log_ends(views: list[RecordView]) -> None:
     assert next_record(10, views) == END
 
 
 @pytest.mark.parametrize("views", [[DAMAGED], [END, DAMAGED], [DAMAGED, TORN]])
-def test_damage_that_nobody_can_fill_is_lost_and_no_tail(views: list[View]) -> None:
+def test_damage_that_nobody_can_fill_is_lost_and_no_tail(views: list[RecordView]) -> None:
     with pytest.raises(DamagedJournalError, match="LOST"):
         next_record(10, views)
 

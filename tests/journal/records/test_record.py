@@ -8,28 +8,28 @@ from hypothesis import strategies as st
 
 from journal.errors import DamagedJournalError, JournalCode, JournalError
 from journal.records.change import (
-    Abandon,
-    Append,
+    AbandonChange,
+    AppendChange,
     Change,
-    Chunk,
-    Claim,
-    Commit,
-    Delete,
-    MakeDirectory,
-    Mark,
-    Pin,
-    Put,
-    Relocate,
-    Rename,
-    Trim,
-    Truncate,
+    ChunkChange,
+    ClaimChange,
+    CommitChange,
+    DeleteChange,
+    MakeDirectoryChange,
+    MarkChange,
+    PinChange,
+    PutChange,
+    RelocateChange,
+    RenameChange,
+    TrimChange,
+    TruncateChange,
     decode_change,
     encode_change,
 )
 from journal.records.record import (
     FIRST_CHAIN,
     HEADER_BYTES,
-    Chain,
+    ChainHash,
     Kind,
     Lsn,
     check_meta,
@@ -49,20 +49,20 @@ PATHS = st.lists(
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 OBJECTS = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,20}\Z")
 CHANGES: st.SearchStrategy[Change] = st.one_of(
-    st.builds(Put, path=PATHS, modified_ms=st.none() | NUMBERS),
-    st.builds(Chunk, upload=NUMBERS, offset=NUMBERS),
-    st.builds(Commit, upload=NUMBERS, path=PATHS, size=NUMBERS, modified_ms=st.none() | NUMBERS),
-    st.builds(Abandon, upload=NUMBERS),
-    st.builds(Append, path=PATHS, size=NUMBERS),
-    st.builds(Truncate, path=PATHS, size=NUMBERS, tail_crc=st.integers(0, 2**32 - 1)),
-    st.builds(Delete, path=PATHS),
-    st.builds(Rename, source=PATHS, target=PATHS),
-    st.builds(MakeDirectory, path=PATHS, modified_ms=st.none() | NUMBERS),
-    st.builds(Relocate, path=PATHS, object=OBJECTS, offset=NUMBERS),
-    st.builds(Mark, values=st.dictionaries(TEXTS, TEXTS | NUMBERS, min_size=1, max_size=8)),
-    st.builds(Trim, lsn=NUMBERS.map(Lsn)),
-    st.builds(Claim, path=PATHS, application=TEXTS, start_time=NUMBERS),
-    st.builds(Pin, name=TEXTS, lsn=NUMBERS.map(Lsn), expires_ms=NUMBERS),
+    st.builds(PutChange, path=PATHS, modified_ms=st.none() | NUMBERS),
+    st.builds(ChunkChange, upload=NUMBERS, offset=NUMBERS),
+    st.builds(CommitChange, upload=NUMBERS, path=PATHS, size=NUMBERS, modified_ms=st.none() | NUMBERS),
+    st.builds(AbandonChange, upload=NUMBERS),
+    st.builds(AppendChange, path=PATHS, size=NUMBERS),
+    st.builds(TruncateChange, path=PATHS, size=NUMBERS, tail_crc=st.integers(0, 2**32 - 1)),
+    st.builds(DeleteChange, path=PATHS),
+    st.builds(RenameChange, source=PATHS, target=PATHS),
+    st.builds(MakeDirectoryChange, path=PATHS, modified_ms=st.none() | NUMBERS),
+    st.builds(RelocateChange, path=PATHS, object=OBJECTS, offset=NUMBERS),
+    st.builds(MarkChange, values=st.dictionaries(TEXTS, TEXTS | NUMBERS, min_size=1, max_size=8)),
+    st.builds(TrimChange, lsn=NUMBERS.map(Lsn)),
+    st.builds(ClaimChange, path=PATHS, application=TEXTS, start_time=NUMBERS),
+    st.builds(PinChange, name=TEXTS, lsn=NUMBERS.map(Lsn), expires_ms=NUMBERS),
 )
 
 
@@ -72,10 +72,10 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
     lsn=NUMBERS,
     client=st.binary(min_size=16, max_size=16),
     sequence=NUMBERS,
-    chain=st.binary(min_size=8, max_size=8).map(Chain),
+    chain=st.binary(min_size=8, max_size=8).map(ChainHash),
 )
 def test_what_is_written_is_read_back(
-    change: Change, payload: bytes, lsn: int, client: bytes, sequence: int, chain: Chain
+    change: Change, payload: bytes, lsn: int, client: bytes, sequence: int, chain: ChainHash
 ) -> None:
     data, written = encode_record(
         kind=change.kind,
@@ -117,7 +117,7 @@ def test_any_bytes_are_the_one_error(data: bytes) -> None:
 def test_every_flipped_bit_of_a_record_is_seen() -> None:
     payload = b"content"
     data, _ = encode_record(
-        kind=Kind.PUT, lsn=Lsn(7), acknowledged_lsn=Lsn(3), time_ms=9, meta=encode_change(Put(path="a/b")),
+        kind=Kind.PUT, lsn=Lsn(7), acknowledged_lsn=Lsn(3), time_ms=9, meta=encode_change(PutChange(path="a/b")),
         chain=FIRST_CHAIN, payload=payload,
     )  # fmt: skip
     whole = data + payload
@@ -137,7 +137,7 @@ def _check(whole: bytearray, payload_at: int) -> None:
 def _record(**changed: object) -> bytes:
     values: dict[str, object] = {
         "kind": Kind.TRIM, "lsn": Lsn(100), "acknowledged_lsn": Lsn(50), "time_ms": 1,
-        "meta": encode_change(Trim(lsn=Lsn(5))), "chain": FIRST_CHAIN,
+        "meta": encode_change(TrimChange(lsn=Lsn(5))), "chain": FIRST_CHAIN,
     }  # fmt: skip
     return encode_record(**(values | changed))[0]  # type: ignore[arg-type]
 
@@ -149,7 +149,7 @@ def test_a_record_moved_elsewhere_is_seen() -> None:
 
 def test_a_record_of_another_history_is_seen() -> None:
     with pytest.raises(DamagedJournalError, match="history") as caught:
-        decode_header(memoryview(_record()), lsn=Lsn(100), before=Chain(b"\1" * 8))
+        decode_header(memoryview(_record()), lsn=Lsn(100), before=ChainHash(b"\1" * 8))
     assert caught.value.fields["forked"] is True
 
 
@@ -162,18 +162,18 @@ def test_an_unknown_kind_is_too_new_and_not_damage() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        Put(path="../etc"),
-        Put(path="a//b"),
-        Put(path="a\0"),
-        Put(path="\ud800"),
-        Put(path="x" * 256),
-        Delete(path="/".join("a" * 129)),
-        Mark(values={}),
-        Mark(values={"key": "x" * 1000}),
-        Mark(values={str(n): n for n in range(65)}),
-        Claim(path="q", application="", start_time=1),
-        Trim(lsn=Lsn(-1)),
-        Truncate(path="a", size=1, tail_crc=2**32),
+        PutChange(path="../etc"),
+        PutChange(path="a//b"),
+        PutChange(path="a\0"),
+        PutChange(path="\ud800"),
+        PutChange(path="x" * 256),
+        DeleteChange(path="/".join("a" * 129)),
+        MarkChange(values={}),
+        MarkChange(values={"key": "x" * 1000}),
+        MarkChange(values={str(n): n for n in range(65)}),
+        ClaimChange(path="q", application="", start_time=1),
+        TrimChange(lsn=Lsn(-1)),
+        TruncateChange(path="a", size=1, tail_crc=2**32),
     ],
 )
 def test_what_a_reader_would_not_take_is_not_written(change: Change) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.errors import DamagedJournalError, JournalCode
-from journal.records.change import Mark, Put
+from journal.records.change import MarkChange, PutChange
 from journal.records.membership import Configuration, Membership
 from journal.records.record import FIRST_LSN, HEADER_BYTES, Epoch, Lsn, Record
 from journal.records.segment import (
@@ -28,9 +28,9 @@ from tests.journal.histories import MEMBERS, History
 
 def _history() -> History:
     history = History()
-    history.add(Put(path="a"), b"first")
-    history.add(Mark(values={"batch": 7}))
-    history.add(Put(path="b/c"), bytes(500))
+    history.add(PutChange(path="a"), b"first")
+    history.add(MarkChange(values={"batch": 7}))
+    history.add(PutChange(path="b/c"), bytes(500))
     return history
 
 
@@ -206,8 +206,8 @@ def test_any_value_in_a_header_is_taken_or_refused(index: int, junk: object) -> 
 
 def test_payloads_can_be_stepped_over() -> None:
     history = History()
-    history.add(Put(path="a"), bytes(1000))
-    history.add(Put(path="b"), b"short")
+    history.add(PutChange(path="a"), bytes(1000))
+    history.add(PutChange(path="b"), b"short")
     data = bytes(next(iter(history.segments.values())))
     opening, large, short = history.headers
     reader = SegmentReader(lsn=FIRST_LSN)

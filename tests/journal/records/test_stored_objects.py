@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import JournalError
-from journal.records.stored_objects import StoredObject, next_name, standing_objects
+from journal.records.stored_objects import CopiedObject, next_name, standing_objects
 
 NAME = "0000000000000000-00000001-63636363636363636363636363636363.seg"
 
 
-def stored(name: str, size: int = 10, *, sealed: bool = False) -> StoredObject:
-    return StoredObject(name=name, size=size, sealed=sealed)
+def stored(name: str, size: int = 10, *, sealed: bool = False) -> CopiedObject:
+    return CopiedObject(name=name, size=size, sealed=sealed)
 
 
 def test_what_was_never_written_anew_stands_for_itself() -> None:
@@ -23,7 +23,7 @@ def test_the_newest_that_was_finished_counts() -> None:
     first, second = stored(NAME + ".01", 7, sealed=True), stored(NAME + ".02", 8, sealed=True)
     unfinished, damaged = stored(NAME + ".03", 3), stored(NAME)
     standing = standing_objects([unfinished, damaged, second, first])
-    expected = StoredObject(name=NAME, size=8, sealed=True, stored_as=NAME + ".02", others=(unfinished, damaged, first))
+    expected = CopiedObject(name=NAME, size=8, sealed=True, stored_as=NAME + ".02", others=(unfinished, damaged, first))
     assert standing == {NAME: expected}
     assert next_name(standing[NAME]) == NAME + ".04"
 

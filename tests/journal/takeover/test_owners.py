@@ -34,7 +34,7 @@ from tests.journal.cluster import (
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
-    from journal.records.chain_rules import Link
+    from journal.records.chain_rules import ChainLink
 
 CLIENT = b"a client process"
 
@@ -314,7 +314,7 @@ async def test_a_member_that_is_filled_under_load_follows_without_a_hitch(
     """While a closed segment is copied to it, memory gives up more of that: the member has not got it yet."""
     right = Filling.segment
 
-    async def slow(filling: Filling, link: Link, **named: Any) -> None:
+    async def slow(filling: Filling, link: ChainLink, **named: Any) -> None:
         await trio.sleep(0.03)
         await right(filling, link, **named)
 

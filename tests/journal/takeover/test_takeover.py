@@ -17,7 +17,7 @@ from journal.takeover.messages import (
     Assembled,
     Extend,
     Extended,
-    Fence,
+    FenceMember,
     Full,
     Gone,
     Granted,
@@ -84,9 +84,9 @@ def test_the_whole_way() -> None:
     state = state.receive(told(A))  # its header names the others
     assert state.requests() == requests(Ask(member=B), Ask(member=C))
     state = state.receive(told(B)).receive(Silent(member=C))
-    assert state.requests() == requests(Fence(member=A, epoch=2), Fence(member=B, epoch=2))
+    assert state.requests() == requests(FenceMember(member=A, epoch=2), FenceMember(member=B, epoch=2))
     state = state.receive(Granted(member=A))
-    assert state.requests() == requests(Read(member=A), Fence(member=B, epoch=2))
+    assert state.requests() == requests(Read(member=A), FenceMember(member=B, epoch=2))
     state = state.receive(told(A, 2)).receive(Granted(member=B)).receive(told(B, 2))
     assert state.requests() == requests(Assemble(facts=frozenset({BIRTH}), members=frozenset({A, B})))
     state = state.receive(Assembled(end=END))
@@ -170,7 +170,7 @@ def test_a_header_read_on_the_way_that_names_others_starts_it_over() -> None:
     for who in (A, B, C, D):
         state = state.receive(told(who, 2, newer))
     assert state.epoch == 3
-    assert state.requests() == requests(*(Fence(member=who, epoch=3) for who in (B, C, D)))
+    assert state.requests() == requests(*(FenceMember(member=who, epoch=3) for who in (B, C, D)))
 
 
 def test_a_copy_that_falls_silent_is_counted_no_more() -> None:
@@ -292,7 +292,7 @@ def test_a_member_that_was_claimed_for_ever_takes_no_part_and_spoils_no_epoch() 
         state = state.receive(told(who, epoch))
     assert state.phase is Phase.FENCING
     assert state.epoch == 4
-    assert {request.member for request in state.requests() if isinstance(request, Fence)} == {A, C}
+    assert {request.member for request in state.requests() if isinstance(request, FenceMember)} == {A, C}
 
 
 def test_too_many_members_that_were_claimed_for_ever_are_named() -> None:
@@ -314,7 +314,7 @@ def test_members_whose_clocks_hold_a_claim_back_are_not_somebody_else() -> None:
     state = state.receive(Granted(member=A)).receive(told(A, 2001))
     for who in (B, C):
         refusal = RefusedError(ErrorCode.STALE_EPOCH, epoch=1, holder=b"")
-        state = state.receive(meaning_of(Fence(member=who, epoch=2001), refusal))
+        state = state.receive(meaning_of(FenceMember(member=who, epoch=2001), refusal))
     assert state.refusal is not None
     assert state.refusal.early == {B, C}
     error = refusal_of("payments", state)
@@ -322,7 +322,7 @@ def test_members_whose_clocks_hold_a_claim_back_are_not_somebody_else() -> None:
     assert "not ready for epoch 2001: B:7400, C:7400" in error.message
     assert "clocks" in error.message
     newer = RefusedError(ErrorCode.STALE_EPOCH, epoch=2001, holder=b"")
-    assert meaning_of(Fence(member=B, epoch=2001), newer) == Overtaken(member=B, epoch=2001)
+    assert meaning_of(FenceMember(member=B, epoch=2001), newer) == Overtaken(member=B, epoch=2001)
     assert meaning_of(Ask(member=B), refusal) == Overtaken(member=B, epoch=1)
 
 

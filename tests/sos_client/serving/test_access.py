@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sos_client.serving.access import EVERYTHING, Access, Right, TokenRefusedError, append_token, new_token
+from sos_client.serving.access import EVERYTHING, AccessRules, Right, TokenRefusedError, append_token, new_token
 from sos_client.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def tokens_file(tmp_path: Path, **changes: object) -> tuple[Path, bytes]:
 
 def test_a_token_opens_what_it_says_and_nothing_else(tmp_path: Path) -> None:
     path, token = tokens_file(tmp_path)
-    grant = Access(path).authenticate(token, now=NOON)
+    grant = AccessRules(path).authenticate(token, now=NOON)
     assert grant.allows(Right.READ, "payments")
     assert grant.allows(Right.APPEND, "test-7")
     assert not grant.allows(Right.FENCE, "payments")
@@ -51,12 +51,12 @@ def test_the_file_keeps_the_hash_only(tmp_path: Path) -> None:
 def test_missing_and_wrong_tokens(tmp_path: Path, token: bytes | None, sentence: str) -> None:
     path, _ = tokens_file(tmp_path)
     with pytest.raises(TokenRefusedError, match=sentence):
-        Access(path).authenticate(token, now=NOON)
+        AccessRules(path).authenticate(token, now=NOON)
 
 
 def test_expiry(tmp_path: Path) -> None:
     path, token = tokens_file(tmp_path, expires=NOON)
-    access = Access(path)
+    access = AccessRules(path)
     grant = access.authenticate(token, now=NOON - 1)
     assert access.current(grant, now=NOON - 1) == grant
     assert access.current(grant, now=NOON) is None
@@ -66,7 +66,7 @@ def test_expiry(tmp_path: Path) -> None:
 
 def test_reload_takes_a_removed_token_away_and_survives_a_bad_file(tmp_path: Path) -> None:
     path, token = tokens_file(tmp_path)
-    access = Access(path)
+    access = AccessRules(path)
     grant = access.authenticate(token, now=NOON)
     path.write_text("[[token]]\nname = 7\n")
     with pytest.raises(SettingsError, match=r"tokens.toml: token 1: name must be"):
@@ -80,7 +80,7 @@ def test_reload_takes_a_removed_token_away_and_survives_a_bad_file(tmp_path: Pat
 
 
 def test_without_a_file_everyone_may_do_everything() -> None:
-    access = Access(None)
+    access = AccessRules(None)
     assert not access.required
     assert access.authenticate(None, now=NOON) == EVERYTHING
     assert all(EVERYTHING.allows(right, "any") for right in Right)
@@ -90,7 +90,7 @@ def test_two_tokens_share_a_file_but_no_name(tmp_path: Path) -> None:
     path, token = tokens_file(tmp_path)
     text, grant = new_token(name="reader", namespaces=("*",), rights=frozenset({Right.READ}), expires=NOON + 60)
     append_token(path, grant)
-    access = Access(path)
+    access = AccessRules(path)
     assert access.authenticate(bytes.fromhex(text), now=NOON) == grant
     assert access.authenticate(token, now=NOON).name == "journal"
     with pytest.raises(SettingsError, match="already"):
@@ -118,6 +118,6 @@ def test_what_a_tokens_file_may_not_say(tmp_path: Path, text: str, sentence: str
     path = tmp_path / "tokens.toml"
     path.write_text(text)
     with pytest.raises(SettingsError, match=sentence):
-        Access(path)
+        AccessRules(path)
     with pytest.raises(SettingsError, match="cannot read"):
-        Access(tmp_path / "missing.toml")
+        AccessRules(tmp_path / "missing.toml")

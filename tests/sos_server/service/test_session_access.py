@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from sos_client.serving.access import Access, Right, append_token, new_token
+from sos_client.serving.access import AccessRules, Right, append_token, new_token
 from sos_client.wire import messages as m
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode
@@ -46,11 +46,11 @@ class Tokens:
     """A tokens file that grows as tests ask for tokens."""
 
     path: Path
-    access: Access = field(init=False)
+    access: AccessRules = field(init=False)
 
     def __post_init__(self) -> None:
         self.path.touch()
-        self.access = Access(self.path)
+        self.access = AccessRules(self.path)
 
     def make(
         self,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError
 from sos_server.storage import rows
-from sos_server.storage.catalog_format import Checkpoint, decode_record, encode_record, encode_rows, record_bytes
+from sos_server.storage.catalog_format import CatalogCheckpoint, decode_record, encode_record, encode_rows, record_bytes
 from sos_server.storage.log_format import (
     BLOCK_BYTES,
     LogHeader,
@@ -160,7 +160,7 @@ def test_without_the_generations_nonce_nothing_is_a_batch() -> None:
 
 def test_catalog_vectors_and_example() -> None:
     vector = vectors("catalog")["record"]
-    checkpoint = Checkpoint(
+    checkpoint = CatalogCheckpoint(
         sequence=vector["sequence"],
         replay_from=vector["replay_from"],
         open_generation=vector["open_generation"],
@@ -191,7 +191,7 @@ def test_a_changed_bit_is_never_overlooked(data: st.DataObject) -> None:
         )
     )
     record = encode_record(
-        Checkpoint(sequence=1, replay_from=1, open_generation=1, next_number=1),
+        CatalogCheckpoint(sequence=1, replay_from=1, open_generation=1, next_number=1),
         encode_rows([encode_row(ObjectMade(2, 1, "a", 0))]),
     )
     batch = make_batch([(2, 0, b"hello")])

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError
-from sos_server.storage.catalog_format import Checkpoint, decode_record, encode_record
+from sos_server.storage.catalog_format import CatalogCheckpoint, decode_record, encode_record
 from sos_server.storage.contents import Contents, LoggedBytes
 from sos_server.storage.log_format import BLOCK_BYTES, LogHeader, batch_length, first_generation
-from sos_server.storage.recovery import Chain, Generation, Replay, chain_of
+from sos_server.storage.recovery import Generation, LogChain, Replay, chain_of
 from sos_server.storage.rows import (
     Claimed,
     EpochRaised,
@@ -50,8 +50,10 @@ def header(generation: int, *, previous: int = 0, previous_end: int = 0, sequenc
     )
 
 
-def chain(headers: list[LogHeader], *, replay_from: int = 1, opened: int = 0, headless: tuple[int, ...] = ()) -> Chain:
-    checkpoint = Checkpoint(sequence=3, replay_from=replay_from, open_generation=opened, next_number=1)
+def chain(
+    headers: list[LogHeader], *, replay_from: int = 1, opened: int = 0, headless: tuple[int, ...] = ()
+) -> LogChain:
+    checkpoint = CatalogCheckpoint(sequence=3, replay_from=replay_from, open_generation=opened, next_number=1)
     return chain_of(headers, checkpoint, headless=headless)
 
 
@@ -170,7 +172,7 @@ def test_what_is_missing_from_a_chain_is_said_and_the_rest_is_kept() -> None:
     assert "generation 8" in chain(linked[1:], replay_from=7, opened=8).reports[0]
     assert "generation 8" in chain(linked[1:], replay_from=7, headless=(3, 8)).reports[0]
     assert "there was a record 4" in chain([header(7, sequence=4)], replay_from=7).reports[0]
-    assert chain([], replay_from=1) == Chain([], [])
+    assert chain([], replay_from=1) == LogChain([], [])
 
 
 def test_bytes_behind_a_loss_are_not_taken_for_what_was_lost() -> None:
@@ -239,6 +241,6 @@ def test_the_first_batch_tells_the_generation_of_a_lost_header() -> None:
 
 @pytest.mark.parametrize("rows", [b"\0", b"\0\5abc", b"\0\2\x92\x06\2"])
 def test_whole_records_with_cut_rows_are_damage(rows: bytes) -> None:
-    checkpoint = Checkpoint(sequence=1, replay_from=1, open_generation=0, next_number=1)
+    checkpoint = CatalogCheckpoint(sequence=1, replay_from=1, open_generation=0, next_number=1)
     with pytest.raises(DamagedError):
         decode_record(encode_record(checkpoint, rows))

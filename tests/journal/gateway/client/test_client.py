@@ -238,13 +238,13 @@ async def test_a_refusal_of_an_older_epoch_is_not_believed(autojump_clock: Clock
     async def dial(address: str) -> trio.abc.Stream:
         here, there = trio.testing.memory_stream_pair()
         epoch = {"old": 1, "new": 2}[address]
-        greeting = m.Welcome(version=1, service=bytes(16), frame_bytes_max=1, piece_bytes_max=1, time_ms=0)
+        greeting = m.WelcomeAnswer(version=1, service=bytes(16), frame_bytes_max=1, piece_bytes_max=1, time_ms=0)
         status = FileStatus(path="f", is_directory=False, size=1, modified_ms=1)
-        answers: list[m.Answer] = [greeting, m.Opened(epoch=epoch, volume="payments")]
+        answers: list[m.Answer] = [greeting, m.OpenedAnswer(epoch=epoch, volume="payments")]
         answers.append(
-            m.Refusal(epoch=1, code=JournalCode.NOT_FOUND, message="no f", fields=(("code", 1),))
+            m.RefusalAnswer(epoch=1, code=JournalCode.NOT_FOUND, message="no f", fields=(("code", 1),))
             if address == "old"
-            else m.Status(epoch=2, status=status)
+            else m.StatusAnswer(epoch=2, status=status)
         )
         await there.send_all(b"".join(map(encode, answers)))
         return here
@@ -345,9 +345,9 @@ async def test_refusals_are_final(service: Service) -> None:
 async def test_a_code_of_a_later_version_is_final(service: Service) -> None:
     async def say(stream: trio.abc.Stream) -> None:
         await stream.send_all(
-            encode(m.Welcome(version=1, service=bytes(16), frame_bytes_max=1, piece_bytes_max=1, time_ms=0))
-            + encode(m.Opened(epoch=1, volume="payments"))
-            + encode(m.Refusal(epoch=1, code=99, message="not before Tuesday"))
+            encode(m.WelcomeAnswer(version=1, service=bytes(16), frame_bytes_max=1, piece_bytes_max=1, time_ms=0))
+            + encode(m.OpenedAnswer(epoch=1, volume="payments"))
+            + encode(m.RefusalAnswer(epoch=1, code=99, message="not before Tuesday"))
         )
 
     async def dial(_address: str) -> trio.abc.Stream:
@@ -366,7 +366,7 @@ async def test_a_code_of_a_later_version_is_final(service: Service) -> None:
     [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"\0\0\0\1\xff",
-        encode(m.Pong(epoch=1, number=1, time_ms=1)),
+        encode(m.PongAnswer(epoch=1, number=1, time_ms=1)),
         encode(HELLO),
         b"",
     ],

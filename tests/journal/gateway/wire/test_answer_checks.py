@@ -44,8 +44,8 @@ def entry(path: str, size: int = 3, *, is_directory: bool = False) -> FileStatus
     return FileStatus(path=path, is_directory=is_directory, size=size, modified_ms=7)
 
 
-def status(path: str, size: int = 3, *, is_directory: bool = False, epoch: int = 5) -> m.Status:
-    return m.Status(epoch=epoch, status=entry(path, size, is_directory=is_directory))
+def status(path: str, size: int = 3, *, is_directory: bool = False, epoch: int = 5) -> m.StatusAnswer:
+    return m.StatusAnswer(epoch=epoch, status=entry(path, size, is_directory=is_directory))
 
 
 def page(*paths: str, more: bool = False) -> m.PageAnswer:
@@ -56,24 +56,24 @@ def claims(*paths: str, more: bool = False) -> m.ClaimPageAnswer:
     return m.ClaimPageAnswer(epoch=5, claims=tuple(ClaimedPath(path, CLAIM) for path in paths), more=more)
 
 
-WELCOME = m.Welcome(version=1, service=bytes(16), frame_bytes_max=1, piece_bytes_max=1, time_ms=0)
-STAT = m.Stat(path="f", epoch_seen=0)
-PUT = m.Put(path="f", overwrite=True, stamp=STAMP, payload=b"abc")
-APPEND = m.Append(path="f", size=1, modified_ms=7, stamp=STAMP, payload=b"bc")
-LIST = m.List(path="d", after="b", limit=2, epoch_seen=0)
-ROOT = m.List(path="", after="", limit=2, epoch_seen=0)
-CLAIMS = m.Claims(after=None, limit=2, epoch_seen=0)
-READ = m.Read(path="f", offset=1, length=None, modified_ms=7, epoch_seen=0)
-MKDIRS = m.Mkdirs(path="d", stamp=STAMP)
-DELETE = m.Delete(path="d", recursive=False, stamp=STAMP)
-NOT_DONE = m.Done(epoch=5, applied=False)
+WELCOME = m.WelcomeAnswer(version=1, service=bytes(16), frame_bytes_max=1, piece_bytes_max=1, time_ms=0)
+STAT = m.StatRequest(path="f", epoch_seen=0)
+PUT = m.PutRequest(path="f", overwrite=True, stamp=STAMP, payload=b"abc")
+APPEND = m.AppendRequest(path="f", size=1, modified_ms=7, stamp=STAMP, payload=b"bc")
+LIST = m.ListRequest(path="d", after="b", limit=2, epoch_seen=0)
+ROOT = m.ListRequest(path="", after="", limit=2, epoch_seen=0)
+CLAIMS = m.ClaimsRequest(after=None, limit=2, epoch_seen=0)
+READ = m.ReadRequest(path="f", offset=1, length=None, modified_ms=7, epoch_seen=0)
+MKDIRS = m.MkdirsRequest(path="d", stamp=STAMP)
+DELETE = m.DeleteRequest(path="d", recursive=False, stamp=STAMP)
+NOT_DONE = m.DoneAnswer(epoch=5, applied=False)
 
 
 @pytest.mark.parametrize(
     ("request_", "answer"),
     [
         (HELLO, WELCOME),
-        (OPEN, m.Opened(epoch=5, volume="payments")),
+        (OPEN, m.OpenedAnswer(epoch=5, volume="payments")),
         (STAT, status("f")),
         (STAT, status("f", is_directory=True)),
         (PUT, status("f")),
@@ -82,13 +82,13 @@ NOT_DONE = m.Done(epoch=5, applied=False)
         (LIST, page("d/c", more=True)),
         (LIST, page()),
         (ROOT, page("a", "b")),
-        (m.List(path="f", after="", limit=2, epoch_seen=0), page("f")),
+        (m.ListRequest(path="f", after="", limit=2, epoch_seen=0), page("f")),
         (CLAIMS, claims("", "a", more=True)),
-        (m.Claims(after="a", limit=2, epoch_seen=0), claims("a/b")),
-        (m.Ping(number=1), m.Pong(epoch=5, number=1, time_ms=0)),
+        (m.ClaimsRequest(after="a", limit=2, epoch_seen=0), claims("a/b")),
+        (m.PingRequest(number=1), m.PongAnswer(epoch=5, number=1, time_ms=0)),
         (DELETE, NOT_DONE),
-        (m.Release(path="d", stamp=STAMP), NOT_DONE),
-        (MKDIRS, m.Done(epoch=5, applied=True)),
+        (m.ReleaseRequest(path="d", stamp=STAMP), NOT_DONE),
+        (MKDIRS, m.DoneAnswer(epoch=5, applied=True)),
     ],
 )
 def test_what_may_be_answered(request_: m.Request, answer: m.Answer) -> None:
@@ -99,7 +99,7 @@ def test_what_may_be_answered(request_: m.Request, answer: m.Answer) -> None:
     ("request_", "answer"),
     [
         (HELLO, dataclasses.replace(WELCOME, version=2)),
-        (OPEN, m.Opened(epoch=5, volume="other")),
+        (OPEN, m.OpenedAnswer(epoch=5, volume="other")),
         (STAT, status("g")),
         (PUT, status("g")),
         (PUT, status("f", 4)),
@@ -115,12 +115,12 @@ def test_what_may_be_answered(request_: m.Request, answer: m.Answer) -> None:
         (LIST, page("d/c", "d/d", "d/e")),
         (LIST, page(more=True)),
         (LIST, page("d")),
-        (m.List(path="f", after="", limit=2, epoch_seen=0), page("f", more=True)),
+        (m.ListRequest(path="f", after="", limit=2, epoch_seen=0), page("f", more=True)),
         (CLAIMS, claims("b", "a")),
         (CLAIMS, claims("a", "b", "c")),
         (CLAIMS, claims(more=True)),
-        (m.Claims(after="a", limit=2, epoch_seen=0), claims("a")),
-        (m.Ping(number=1), m.Pong(epoch=5, number=2, time_ms=0)),
+        (m.ClaimsRequest(after="a", limit=2, epoch_seen=0), claims("a")),
+        (m.PingRequest(number=1), m.PongAnswer(epoch=5, number=2, time_ms=0)),
         (MKDIRS, NOT_DONE),
     ],
 )
@@ -167,7 +167,7 @@ def test_what_is_kept_of_all_pages_is_bounded() -> None:
 class Liar:
     """A service that greets as the true one does, and then gives one answer to whatever is asked."""
 
-    def __init__(self, nursery: trio.Nursery, *answers: m.Answer | m.Data) -> None:
+    def __init__(self, nursery: trio.Nursery, *answers: m.Answer | m.FileData) -> None:
         self._nursery = nursery
         self._answers = b"".join(map(encode, answers))
 
@@ -189,7 +189,7 @@ class Liar:
                 while splitter.next_frame() is not None:
                     frames += 1
                     if frames == 2:
-                        await stream.send_all(encode(WELCOME) + encode(m.Opened(epoch=0, volume="payments")))
+                        await stream.send_all(encode(WELCOME) + encode(m.OpenedAnswer(epoch=0, volume="payments")))
                     elif frames > 2:
                         await stream.send_all(self._answers)
 
@@ -200,15 +200,15 @@ async def write_large(volume: RemoteVolume) -> None:
     await write.commit()
 
 
-LIES: list[tuple[tuple[m.Answer | m.Data, ...], Callable[[RemoteVolume], Awaitable[object]]]] = [
+LIES: list[tuple[tuple[m.Answer | m.FileData, ...], Callable[[RemoteVolume], Awaitable[object]]]] = [
     ((status("g"),), lambda volume: volume.stat("f")),
     ((status("f", epoch=2**63 - 1),), lambda volume: volume.stat("f")),
     ((page("x", more=True),), lambda volume: volume.list("d")),
     (
-        (status("f"), m.Data(offset=0, payload=b"abcdef"), m.ReadEnd(epoch=5, next_offset=6)),
+        (status("f"), m.FileData(offset=0, payload=b"abcdef"), m.ReadEndAnswer(epoch=5, next_offset=6)),
         lambda volume: volume.read_file("f"),
     ),
-    ((status("f"), m.ReadEnd(epoch=5, next_offset=0)), lambda volume: volume.read_file("f")),
+    ((status("f"), m.ReadEndAnswer(epoch=5, next_offset=0)), lambda volume: volume.read_file("f")),
     (
         (status("new", 99),),
         lambda volume: volume.put("new", b"x", overwrite=True, operation=volume.new_operation()),

@@ -67,7 +67,7 @@ def _rows(document: dict[str, Any]) -> list[Any]:
 def test_vector(side: str, row: dict[str, Any]) -> None:
     frame = bytes.fromhex(row["frame"])
     message = _decode(side, frame)
-    assert type(message).__name__ == row["message"]
+    assert re.sub("^File|Request$|Answer$", "", type(message).__name__) == row["message"].removesuffix("Answer")
     assert _plain(message) == row["fields"]
     assert message is not None
     assert encode(message) == frame
@@ -98,7 +98,7 @@ def test_a_vector_with_junk_after_it_is_a_protocol_error(side: str, row: dict[st
 
 def test_every_message_type_has_a_vector() -> None:
     seen = {bytes.fromhex(row["frame"])[4] for side in ("requests", "answers") for row in VECTORS[side]}
-    assert seen == set(m.MessageType)
+    assert seen == set(m.FileMessageType)
 
 
 def test_worked_example_of_the_document() -> None:
@@ -111,16 +111,16 @@ def test_worked_example_of_the_document() -> None:
         hexadecimal[side] += re.sub(r"^[CS]|\s", "", line)
     asked = [decode_request(t, memoryview(b)) for t, b in _frames(bytes.fromhex(hexadecimal["C"]))]
     told = [decode_answer(t, memoryview(b)) for t, b in _frames(bytes.fromhex(hexadecimal["S"]))]
-    assert [type(message) for message in asked] == [m.Hello, m.Open, m.Put, m.Quit]
-    assert [type(message) for message in told] == [m.Welcome, m.Opened, m.Status, m.Bye]
+    assert [type(message) for message in asked] == [m.HelloRequest, m.OpenRequest, m.PutRequest, m.QuitRequest]
+    assert [type(message) for message in told] == [m.WelcomeAnswer, m.OpenedAnswer, m.StatusAnswer, m.ByeAnswer]
     put = asked[2]
-    assert isinstance(put, m.Put)
+    assert isinstance(put, m.PutRequest)
     assert (put.path, bytes(put.payload), put.stamp.epoch_seen) == ("q1/offsets/7", b"v1", 5)
 
 
 def test_the_document_has_every_type_code() -> None:
     rows = re.findall(r"^\| ([A-Z_]+) \| ([0-9a-f]{2}) \|", PROTOCOL, re.MULTILINE)
-    assert {name: int(code, 16) for name, code in rows} == {t.name: int(t) for t in m.MessageType}
+    assert {name: int(code, 16) for name, code in rows} == {t.name: int(t) for t in m.FileMessageType}
 
 
 def test_the_document_has_every_error_code() -> None:
@@ -130,8 +130,8 @@ def test_the_document_has_every_error_code() -> None:
 
 def test_another_version_is_told_whatever_follows_its_token() -> None:
     body = b"\x00\x02\x00" + bytes(32) + b"whatever version 2 has here"
-    hello = decode_request(m.MessageType.HELLO, memoryview(body))
-    assert isinstance(hello, m.Hello)
+    hello = decode_request(m.FileMessageType.HELLO, memoryview(body))
+    assert isinstance(hello, m.HelloRequest)
     assert hello.version == 2
 
 
@@ -142,16 +142,16 @@ def test_unknown_request_is_none() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        m.Hello(version=1, token=b"short", client="c", instance=bytes(16)),
-        m.Data(offset=0, payload=b""),
-        m.Data(offset=0, payload=bytes(limits.PIECE_BYTES_MAX + 1)),
-        m.Put(
+        m.HelloRequest(version=1, token=b"short", client="c", instance=bytes(16)),
+        m.FileData(offset=0, payload=b""),
+        m.FileData(offset=0, payload=bytes(limits.PIECE_BYTES_MAX + 1)),
+        m.PutRequest(
             path="p",
             overwrite=False,
             stamp=m.Stamp(operation=OperationId(client=bytes(16), sequence=1), claim=None, epoch_seen=0),
             payload=bytes(limits.PIECE_BYTES_MAX + 1),
         ),
-        m.Append(
+        m.AppendRequest(
             path="p",
             size=0,
             modified_ms=0,
@@ -169,7 +169,7 @@ def test_what_cannot_be_sent_is_the_callers_mistake(message: m.Message) -> None:
 def test_file_bytes_over_the_maximum_are_refused() -> None:
     data = bytes(12 + limits.PIECE_BYTES_MAX + 1)
     with pytest.raises(ProtocolError, match="are allowed"):
-        decode_request(m.MessageType.DATA, memoryview(data))
+        decode_request(m.FileMessageType.DATA, memoryview(data))
 
 
 numbers = st.integers(0, limits.NUMBER_MAX)
@@ -197,69 +197,69 @@ values = texts | signed | st.booleans() | st.none() | st.binary(max_size=16)
 fields = st.lists(st.tuples(texts, values), max_size=8).map(tuple)
 requests = st.one_of(
     st.builds(
-        m.Hello,
+        m.HelloRequest,
         version=st.just(1),
         token=st.none() | st.binary(min_size=32, max_size=32),
         client=texts,
         instance=binaries,
     ),
-    st.builds(m.Open, volume=texts, epoch_seen=numbers),
-    st.builds(m.Put, path=texts, overwrite=st.booleans(), stamp=stamps, payload=payloads),
+    st.builds(m.OpenRequest, volume=texts, epoch_seen=numbers),
+    st.builds(m.PutRequest, path=texts, overwrite=st.booleans(), stamp=stamps, payload=payloads),
     st.builds(
-        m.Append,
+        m.AppendRequest,
         path=texts,
         size=numbers,
         modified_ms=numbers,
         stamp=stamps,
         payload=st.binary(min_size=1, max_size=2000),
     ),
-    st.builds(m.WriteOpen, path=texts, overwrite=st.booleans(), stamp=stamps),
-    st.builds(m.Data, offset=numbers, payload=st.binary(min_size=1, max_size=2000)),
-    st.builds(m.WriteCommit, size=numbers),
-    st.builds(m.WriteCancel),
+    st.builds(m.WriteOpenRequest, path=texts, overwrite=st.booleans(), stamp=stamps),
+    st.builds(m.FileData, offset=numbers, payload=st.binary(min_size=1, max_size=2000)),
+    st.builds(m.WriteCommitRequest, size=numbers),
+    st.builds(m.WriteCancelRequest),
     st.builds(
-        m.Read,
+        m.ReadRequest,
         path=texts,
         offset=numbers,
         length=st.none() | numbers,
         modified_ms=st.none() | numbers,
         epoch_seen=numbers,
     ),
-    st.builds(m.Stat, path=texts, epoch_seen=numbers),
-    st.builds(m.List, path=texts, after=texts, limit=st.integers(1, limits.ARRAY_MAX), epoch_seen=numbers),
-    st.builds(m.Mkdirs, path=texts, stamp=stamps),
-    st.builds(m.Delete, path=texts, recursive=st.booleans(), stamp=stamps),
-    st.builds(m.Rename, source=texts, target=texts, overwrite=st.booleans(), stamp=stamps),
-    st.builds(m.Claim, path=texts, stamp=claiming),
-    st.builds(m.Mark, values=marks, stamp=stamps),
-    st.builds(m.Pin, name=texts, lsn=numbers, seconds=numbers, stamp=stamps),
-    st.builds(m.Describe, epoch_seen=numbers),
-    st.builds(m.Claims, after=st.none() | texts, limit=st.integers(1, limits.ARRAY_MAX), epoch_seen=numbers),
-    st.builds(m.Release, path=texts, stamp=claiming),
-    st.builds(m.Ping, number=numbers),
-    st.builds(m.Quit),
+    st.builds(m.StatRequest, path=texts, epoch_seen=numbers),
+    st.builds(m.ListRequest, path=texts, after=texts, limit=st.integers(1, limits.ARRAY_MAX), epoch_seen=numbers),
+    st.builds(m.MkdirsRequest, path=texts, stamp=stamps),
+    st.builds(m.DeleteRequest, path=texts, recursive=st.booleans(), stamp=stamps),
+    st.builds(m.RenameRequest, source=texts, target=texts, overwrite=st.booleans(), stamp=stamps),
+    st.builds(m.ClaimRequest, path=texts, stamp=claiming),
+    st.builds(m.MarkRequest, values=marks, stamp=stamps),
+    st.builds(m.PinRequest, name=texts, lsn=numbers, seconds=numbers, stamp=stamps),
+    st.builds(m.DescribeRequest, epoch_seen=numbers),
+    st.builds(m.ClaimsRequest, after=st.none() | texts, limit=st.integers(1, limits.ARRAY_MAX), epoch_seen=numbers),
+    st.builds(m.ReleaseRequest, path=texts, stamp=claiming),
+    st.builds(m.PingRequest, number=numbers),
+    st.builds(m.QuitRequest),
 )
 answers = st.one_of(
     st.builds(
-        m.Welcome,
+        m.WelcomeAnswer,
         version=numbers,
         service=binaries,
         frame_bytes_max=numbers,
         piece_bytes_max=numbers,
         time_ms=numbers,
     ),
-    st.builds(m.Opened, epoch=numbers, volume=texts),
-    st.builds(m.Status, epoch=numbers, status=statuses),
-    st.builds(m.Data, offset=numbers, payload=st.binary(min_size=1, max_size=2000)),
-    st.builds(m.Done, epoch=numbers, applied=st.booleans()),
+    st.builds(m.OpenedAnswer, epoch=numbers, volume=texts),
+    st.builds(m.StatusAnswer, epoch=numbers, status=statuses),
+    st.builds(m.FileData, offset=numbers, payload=st.binary(min_size=1, max_size=2000)),
+    st.builds(m.DoneAnswer, epoch=numbers, applied=st.booleans()),
     st.builds(m.PageAnswer, epoch=numbers, entries=st.lists(statuses, max_size=8).map(tuple), more=st.booleans()),
     st.builds(m.DescriptionAnswer, epoch=numbers, description=descriptions),
     st.builds(m.ClaimPageAnswer, epoch=numbers, claims=st.lists(claimed, max_size=8).map(tuple), more=st.booleans()),
-    st.builds(m.ReadEnd, epoch=numbers, next_offset=numbers),
-    st.builds(m.Waiting, epoch=numbers, waited_ms=numbers),
-    st.builds(m.Pong, epoch=numbers, number=numbers, time_ms=numbers),
-    st.builds(m.Bye),
-    st.builds(m.Refusal, epoch=numbers, code=numbers, message=texts, fields=fields),
+    st.builds(m.ReadEndAnswer, epoch=numbers, next_offset=numbers),
+    st.builds(m.WaitingAnswer, epoch=numbers, waited_ms=numbers),
+    st.builds(m.PongAnswer, epoch=numbers, number=numbers, time_ms=numbers),
+    st.builds(m.ByeAnswer),
+    st.builds(m.RefusalAnswer, epoch=numbers, code=numbers, message=texts, fields=fields),
 )
 
 
@@ -273,7 +273,7 @@ def test_any_answer_there_and_back(message: m.Answer) -> None:
     assert _decode("answers", encode(message)) == message
 
 
-@given(st.sampled_from(sorted(m.MessageType)), st.binary(max_size=200))
+@given(st.sampled_from(sorted(m.FileMessageType)), st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_the_one_error(type_code: int, body: bytes) -> None:
     for decode in (decode_request, decode_answer):
         with contextlib.suppress(ProtocolError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from journal.records.chain_rules import END, Base, Link, Sight, View, chain_of, lost, next_record
+from journal.records.chain_rules import END, Base, ChainLink, RecordView, Sight, chain_of, lost, next_record
 from journal.records.record import Epoch, Lsn
 from journal.records.segment import SegmentName
 from journal.takeover.messages import Gone, Granted, Overtaken, Told
@@ -97,15 +97,15 @@ def following(facts: SegmentFacts, *, name: str, start: int, trim: int, base: Ba
     return replace(facts, name=name, start=start, trim=trim, base=base)
 
 
-def view(copy: Segment, lsn: int) -> View:
+def view(copy: Segment, lsn: int) -> RecordView:
     """What a copy shows at an LSN."""
     position = lsn - copy.facts.start
     if position >= len(copy.items):
         return END
     item = copy.items[position]
     if not item.whole:
-        return View(sight=Sight.DAMAGED)
-    return View(sight=Sight.WHOLE, end=lsn + 1, chain=item.chain)
+        return RecordView(sight=Sight.DAMAGED)
+    return RecordView(sight=Sight.WHOLE, end=lsn + 1, chain=item.chain)
 
 
 def assemble(facts: Iterable[SegmentFacts], copies: Sequence[Segment]) -> tuple[Base, tuple[Segment, ...]]:
@@ -116,7 +116,7 @@ def assemble(facts: Iterable[SegmentFacts], copies: Sequence[Segment]) -> tuple[
     return Base(segment=last.facts.name, end=last.end, chain=last.items[-1].chain), tuple(segments)
 
 
-def _assembled(facts: SegmentFacts, link: Link, copies: Sequence[Segment]) -> Segment:
+def _assembled(facts: SegmentFacts, link: ChainLink, copies: Sequence[Segment]) -> Segment:
     mine = [one for one in copies if one.facts.name == link.segment]
     items: list[Item] = []
     lsn = link.start

@@ -12,14 +12,14 @@ from journal.owner.replica_progress import ReplicaProgress, Standing
 from journal.records.chain_rules import Base
 from journal.records.membership import Membership
 from journal.takeover.messages import (
-    Answer,
     Ask,
     Assemble,
     Assembled,
     Extend,
     Extended,
-    Fence,
+    FenceMember,
     Gone,
+    MemberAnswer,
     NotAssembled,
     Overtaken,
     Read,
@@ -140,13 +140,13 @@ def _request(world: World, slot: int, writer: Writer, request: Request) -> Itera
         yield f"{label}: cut off", _answered(world._replace(budget=cut), slot, writer, silent)
 
 
-def _perform(server: Server, writer: Writer, request: Request) -> tuple[Server, Answer, Writer]:
+def _perform(server: Server, writer: Writer, request: Request) -> tuple[Server, MemberAnswer, Writer]:
     takeover = writer.takeover
     assert takeover is not None
     match request:
         case Ask(member=member) | Read(member=member):
             return server, servers.tell(server, member), writer
-        case Fence(member=member, epoch=epoch):
+        case FenceMember(member=member, epoch=epoch):
             return *servers.grant(server, member, epoch, takeover.holder), writer
         case Extend(member=member, end=end):
             refusal = _refusal(server, member, takeover)
@@ -214,7 +214,7 @@ def _assemble(world: World, slot: int, writer: Writer, request: Assemble) -> Ite
     yield label, _answered(world, slot, writer._replace(local=segments, base=base), Assembled(end=end))
 
 
-def _answered(world: World, slot: int, writer: Writer, answer: Answer) -> World:
+def _answered(world: World, slot: int, writer: Writer, answer: MemberAnswer) -> World:
     assert writer.takeover is not None
     takeover = writer.takeover.receive(answer)
     if writer.takeover.phase is Phase.ASKING and takeover.phase is Phase.FENCING:

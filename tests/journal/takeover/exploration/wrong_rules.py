@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
     from journal.owner.replica_progress import Progress
-    from journal.records.chain_rules import Link, SegmentFacts, View
+    from journal.records.chain_rules import ChainLink, RecordView, SegmentFacts
     from journal.records.membership import Configuration, Member, Membership
     from journal.takeover.takeover import Takeover
     from tests.journal.takeover.exploration.world import Segment, Server, Snapshot
@@ -59,16 +59,16 @@ def _oldest(facts: Iterable[SegmentFacts]) -> SegmentFacts:
     return min(facts, key=lambda one: one.age)
 
 
-def _without_back_links(facts: Iterable[SegmentFacts]) -> tuple[Link, ...]:
+def _without_back_links(facts: Iterable[SegmentFacts]) -> tuple[ChainLink, ...]:
     links = chain_of(facts)
     return tuple(dataclasses.replace(one, end=None) for one in links)
 
 
-def _damage_is_the_end(lsn: int, views: Sequence[View]) -> View:
+def _damage_is_the_end(lsn: int, views: Sequence[RecordView]) -> RecordView:
     return next((one for one in views if one.sight is Sight.WHOLE), END)
 
 
-def _first_copy_decides(lsn: int, views: Sequence[View]) -> View:
+def _first_copy_decides(lsn: int, views: Sequence[RecordView]) -> RecordView:
     if any(one.sight is Sight.NOTHING for one in views):
         return END
     return next_record(lsn, views)
