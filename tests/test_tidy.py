@@ -259,6 +259,15 @@ def test_names_say_something(path: Path) -> None:
             assert not ABSTRACT_NAME.search(node.name), f"{name_of(path)}: class {node.name}"
 
 
+def test_each_class_has_a_name_of_its_own() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name_of(path))
+    assert not {name: places for name, places in homes.items() if len(places) > 1}
+
+
 @pytest.mark.parametrize("path", EVERY_PYTHON_FILE, ids=name_of)
 def test_files_and_functions_stay_short(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
