@@ -18,7 +18,7 @@ from journal.copies.copies import MemberCopy, open_directory_copy, open_member_c
 from journal.copies.range_reading import group_extents, read_group
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, JournalError, UnavailableError, refused
-from journal.files.plain_directory import Source
+from journal.files.plain_directory import ContentSource
 from journal.gateway.client.client import ClientSettings, open_volume
 from journal.gateway.wire.answer_checks import Kept
 from journal.gateway.wire.limits import CLIENT_SECONDS
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS: Final = 2.0  # a service that is started again is back sooner
 
 
-class View(Source, Protocol):
+class View(ContentSource, Protocol):
     """What the verbs that look at files need."""
 
     lsn: int | None  # None: whatever the service has now

@@ -32,7 +32,7 @@ PIECE_BYTES: Final = 1 << 20  # read back at once
 FILES_AT_ONCE: Final = 8  # hides the round trip of each small file behind others; more gains nothing on loopback
 
 
-class Source(Protocol):
+class ContentSource(Protocol):
     """Where content comes from."""
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
@@ -114,7 +114,7 @@ def _is_like(there: os.stat_result, wanted: FileStatus) -> bool:
     return (there.st_size, there.st_mtime_ns // 1_000_000) == (wanted.size, wanted.modified_ms)
 
 
-async def write_files(source: Source, plan: Plan, tree: PlainTree, progress: Callable[[int], None]) -> None:
+async def write_files(source: ContentSource, plan: Plan, tree: PlainTree, progress: Callable[[int], None]) -> None:
     """Write everything below a directory, and read it back; times are kept. OSError from the system comes out as it is.
 
     Each file is written beside the tree and moved to its name when it is whole: names of the volume and temporary ones
@@ -137,7 +137,7 @@ async def write_files(source: Source, plan: Plan, tree: PlainTree, progress: Cal
     await trio.to_thread.run_sync(_set_directory_times, tree, plan)
 
 
-async def write_directory(source: Source, plan: Plan, directory: Path, progress: Callable[[int], None]) -> None:
+async def write_directory(source: ContentSource, plan: Plan, directory: Path, progress: Callable[[int], None]) -> None:
     """Write everything as a new directory, which must not exist or be empty, and is there whole and durable, or not.
 
     Fails as `write_files` does; then nothing is left.
@@ -164,7 +164,7 @@ def _appearing(directory: Path) -> Iterator[PlainTree]:
 class _Writing:
     """Files on their way into a tree."""
 
-    def __init__(self, source: Source, tree: PlainTree, staging: str, progress: Callable[[int], None]) -> None:
+    def __init__(self, source: ContentSource, tree: PlainTree, staging: str, progress: Callable[[int], None]) -> None:
         self.written: dict[str, tuple[int, int]] = {}  # size and CRC of what was written, by path
         self._source = source
         self._tree = tree
