@@ -87,8 +87,8 @@ class RunningListener:
             self._tls.reload()
 
     @asynccontextmanager
-    async def _opened(self, volume: str) -> AsyncIterator[OwnedVolume]:
-        async with self._open_volume(volume) as journal, background() as nursery:
+    async def _opened(self, volume: str, unless_above: int | None) -> AsyncIterator[OwnedVolume]:
+        async with self._open_volume(volume, unless_above) as journal, background() as nursery:
             ingest = IngestLog(journal, wall_ms=lambda: int(time.time() * 1000))
             await ingest.open()
             self._log.info(

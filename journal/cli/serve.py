@@ -169,25 +169,26 @@ def volume_opener(settings: ServeSettings, writing: JournalSettings, *, create: 
     check_token_stays(settings.servers, token=settings.token, encrypted=encrypted)
     surroundings = Surroundings(token=settings.token, tls=settings.authorities, insecure=settings.insecure)
 
-    def take_over(volume: str) -> AbstractAsyncContextManager[Journal]:
+    def take_over(volume: str, unless_above: int | None) -> AbstractAsyncContextManager[Journal]:
         return open_journal(
             volume,
             servers=settings.servers,
             directory=settings.directory,
             settings=writing,
             surroundings=surroundings,
+            unless_above=unless_above,
         )
 
     @asynccontextmanager
-    async def opened(volume: str) -> AsyncIterator[Journal]:
+    async def opened(volume: str, unless_above: int | None) -> AsyncIterator[Journal]:
         async with AsyncExitStack() as stack:
             try:
-                journal = await stack.enter_async_context(take_over(volume))
+                journal = await stack.enter_async_context(take_over(volume, unless_above))
             except JournalError as error:
                 if error.code is not JournalCode.VOLUME_NOT_FOUND or not create:
                     raise
                 await create_volume(volume, settings.servers, surroundings=surroundings, settings=writing)
-                journal = await stack.enter_async_context(take_over(volume))
+                journal = await stack.enter_async_context(take_over(volume, unless_above))
             yield journal
 
     return opened

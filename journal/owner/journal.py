@@ -419,17 +419,21 @@ async def open_journal(
     settings: JournalSettings | None = None,
     surroundings: Surroundings | None = None,
     accept_loss: bool = False,
+    unless_above: int | None = None,
 ) -> AsyncIterator[Journal]:
     """Take the volume over and write to it until the end of the block.
 
     `servers` says where to look for members; who they are, the volume itself knows. `directory` keeps a local copy,
-    a cache that is locked meanwhile. Raises JournalError: VOLUME_NOT_FOUND, UNAVAILABLE (naming who is missing), LOST,
-    NOT_OWNER (somebody else is at it), LOCKED. When the block ends, what is not acknowledged may or may not be kept.
+    a cache that is locked meanwhile. `unless_above`: leave the volume to whoever has claimed it since that epoch.
+    Raises JournalError: VOLUME_NOT_FOUND, UNAVAILABLE (naming who is missing), LOST, NOT_OWNER (somebody else is at
+    it), LOCKED. When the block ends, what is not acknowledged may or may not be kept.
     """
     settings, surroundings = settings or JournalSettings(), surroundings or Surroundings()
     async with open_local_log(directory, volume) as local:
         async with member_links(volume, surroundings) as links:
-            opened = await take_over(links, servers, local, surroundings, accept_loss=accept_loss)
+            opened = await take_over(
+                links, servers, local, surroundings, accept_loss=accept_loss, unless_above=unless_above
+            )
         journal = Journal(volume, opened, local, settings=settings, surroundings=surroundings)
         async with background() as nursery:
             nursery.start_soon(journal.log.acknowledged.keep_time, journal.replicas.problems)

@@ -96,7 +96,7 @@ class VolumeKeeper:
         self,
         name: str,
         *,
-        open_volume: Callable[[str], AbstractAsyncContextManager[OwnedVolume]],
+        open_volume: Callable[[str, int | None], AbstractAsyncContextManager[OwnedVolume]],
         board: OwnerBoard,
         is_alive: Callable[[str], Awaitable[bool]],
         log: EventLog,
@@ -146,11 +146,11 @@ class VolumeKeeper:
     async def run(self) -> None:
         """Take the volume over and keep it; once a newer owner has it, tell where it is. Ends only when hopeless."""
         failures = 0
-        if self._standby:
-            await self._wait_for_turn(0)
+        turn = await self._wait_for_turn(0) if self._standby else None
         while True:
             epoch_before, began = self._epoch, trio.current_time()
-            error = await self._keep()
+            error = await self._keep(turn)
+            turn = None
             if self._epoch != epoch_before:  # the image that was, which refers to itself: do not wait for the collector
                 gc.unfreeze()
                 gc.collect()
@@ -158,10 +158,11 @@ class VolumeKeeper:
             if error.code is JournalCode.NOT_OWNER and (self._epoch or self._standby):
                 self._log.error("volume lost to another owner", volume=self.name, reason=str(error))
                 known = error.fields.get("epoch")
-                await self._wait_for_turn(known if isinstance(known, int) else 0)
-                steady = trio.current_time() - began >= STEADY_SECONDS
-                self._patience_seconds = SILENCE_SECONDS if steady else 2 * self._patience_seconds
-                self._patience_seconds = min(self._patience_seconds, SILENCE_SECONDS_MAX)
+                turn = await self._wait_for_turn(known if isinstance(known, int) else 0)
+                if self._epoch != epoch_before:  # not for what another one was first to take
+                    steady = trio.current_time() - began >= STEADY_SECONDS
+                    self._patience_seconds = SILENCE_SECONDS if steady else 2 * self._patience_seconds
+                    self._patience_seconds = min(self._patience_seconds, SILENCE_SECONDS_MAX)
             self._absent = _shown(error, self.name)
             if error.code in _LASTING:
                 self._log.error("volume cannot be served", volume=self.name, reason=str(error))
@@ -173,11 +174,14 @@ class VolumeKeeper:
             self._log.warning("volume not available", volume=self.name, reason=str(error), retry=pause_seconds)
             await trio.sleep(pause_seconds)
 
-    async def _keep(self) -> JournalError:
-        """Own the volume until it is lost, or fail to own it; says why."""
+    async def _keep(self, turn: int | None) -> JournalError:
+        """Own the volume until it is lost, or fail to own it; says why.
+
+        `turn`: the epoch whose owner is gone. Of several that have seen that, one is first; the others leave it to it.
+        """
         began = trio.current_time()
         try:
-            async with self._open_volume(self.name) as volume:
+            async with self._open_volume(self.name, turn) as volume:
                 self._volume, self._epoch = volume, volume.epoch
                 seconds = round(trio.current_time() - began, 3)
                 self._log.audit("volume taken over", volume=self.name, epoch=volume.epoch, seconds=seconds)
@@ -204,11 +208,12 @@ class VolumeKeeper:
         self._known.set()
         self._known = trio.Event()
 
-    async def _wait_for_turn(self, epoch: int) -> None:
+    async def _wait_for_turn(self, epoch: int) -> int:
         """Answer NOT_OWNER, with the owner's address if it is known, until this service may take the volume over.
 
-        That is: when its owner gives it back; when nobody has written down that the newest claim came to anything; and,
-        for a standby, when the owner has been silent for long enough. Owners must not take turns: nothing else will do.
+        Returns the epoch whose owner is gone. That is: when its owner gives it back; when nobody has written down that
+        the newest claim came to anything; and, for a standby, when the owner has been silent for long enough. Owners
+        must not take turns: nothing else will do.
         """
         self._absent = _moved(self.name, epoch, None)
         self.settled.set()
@@ -218,14 +223,14 @@ class VolumeKeeper:
             found, where = await self._board.look_up(self.name)
             if found >= epoch:
                 if where == GIVEN_BACK and given_back:
-                    return
+                    return epoch
                 given_back = where == GIVEN_BACK
                 if found > epoch:
                     heard, owner = trio.current_time(), None
                 epoch, owner = found, where or owner
                 self._absent = _moved(self.name, epoch, owner)
             if self._standby and owner == self._board.address and not given_back:
-                return  # ours, from before a restart
+                return epoch  # ours, from before a restart
             if given_back:  # of several standbys one should be first: look again after a moment
                 await trio.sleep(random.random() * GIVEN_BACK_SECONDS)
                 continue
@@ -234,7 +239,7 @@ class VolumeKeeper:
                 self._tell()
             elif trio.current_time() - heard >= (self._patience_seconds if owner else UNCLAIMED_SECONDS):
                 self._log.warning("the owner is silent", volume=self.name, owner=owner, epoch=epoch)
-                return
+                return epoch
             await trio.sleep(LOOK_UP_SECONDS_MIN)
             with trio.move_on_after(LOOK_UP_SECONDS):
                 await self._asked.wait()

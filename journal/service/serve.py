@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from journal.service.keeper import OwnedVolume
     from sos_client.net.addresses import Address
 
-    OpenVolume = Callable[[str], AbstractAsyncContextManager[OwnedVolume]]
+    OpenVolume = Callable[[str, int | None], AbstractAsyncContextManager[OwnedVolume]]
 
 _LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
 

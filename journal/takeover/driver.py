@@ -110,12 +110,14 @@ async def take_over(
     *,
     change: Configuration | None = None,
     accept_loss: bool = False,
+    unless_above: int | None = None,
     claimed: Callable[[int, bytes], None] = lambda _epoch, _holder: None,
 ) -> TakenOver:
     """Become the volume's owner. JournalError says who is missing, who else is at it, or what is lost.
 
     `accept_loss` goes on with the members that answer alone, and ends the log before the first record that none of
-    them has whole: what was acknowledged behind it is given up, and the new header says so. `claimed` is told each
+    them has whole: what was acknowledged behind it is given up, and the new header says so. `unless_above`: nothing is
+    done, and NOT_OWNER raised, if somebody has a newer claim than that when this begins. `claimed` is told each
     claim before members are fenced for it: whoever had the volume may have lost it then, whatever comes of the attempt.
     """
     known = await find_members(links, servers)
@@ -125,13 +127,19 @@ async def take_over(
         holder = surroundings.chance.randbytes(16)
         driver = _Driver(links, local, surroundings, holder, claimed)
         state = await driver.run(
-            Takeover(holder=shown_holder(holder), known=known, change=change, accept_loss=accept_loss)
+            Takeover(
+                holder=shown_holder(holder),
+                known=known,
+                change=change,
+                unless_above=unless_above if attempt == 1 else None,
+                accept_loss=accept_loss,
+            )
         )
         if state.phase is Phase.SERVING:
             return await driver.opened()
         assert state.refusal is not None
         known |= state.known
-        if state.refusal.reason is not Reason.OVERTAKEN or attempt == ATTEMPTS_MAX:
+        if state.refusal.reason is not Reason.OVERTAKEN or not state.epoch or attempt == ATTEMPTS_MAX:
             raise refusal_of(links.volume, state)
         await trio.sleep(surroundings.chance.random() * 0.2 * attempt)
 

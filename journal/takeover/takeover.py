@@ -77,6 +77,7 @@ class Takeover:
     holder: bytes  # as names and headers show it: what members are claimed with is a secret
     known: frozenset[Member]  # of the command line, and of every header seen so far
     change: Configuration | None = None  # the owner's wish to change the members
+    unless_above: int | None = None  # do nothing if somebody has a newer claim than this, or a header
     accept_loss: bool = False  # an operator says: go on with whoever answers, whatever else there was
     survivors: Configuration | None = None  # with accepted loss: who answered
     phase: Phase = Phase.ASKING
@@ -308,6 +309,8 @@ def _after_asking(state: Takeover) -> Takeover:
         return state
     if not state.facts:
         return _refuse(state, Reason.MISSING if state.silent else Reason.NO_HEADER)
+    if state.unless_above is not None and state.highest > state.unless_above:
+        return _refuse(state, Reason.OVERTAKEN)
     if not _change_allowed(state):
         return _refuse(state, Reason.CHANGE)
     if state.accept_loss and state.survivors is None:

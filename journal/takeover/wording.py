@@ -97,7 +97,9 @@ def refusal_of(volume: str, state: Takeover) -> JournalError:
             return UnavailableError(JournalCode.UNAVAILABLE, message, missing=missing, lost=lost)
         case Reason.OVERTAKEN:
             return SupersededError(
-                JournalCode.NOT_OWNER, f"somebody else is taking volume {volume} over (epoch {state.highest})"
+                JournalCode.NOT_OWNER,
+                f"somebody else is taking volume {volume} over (epoch {state.highest})",
+                epoch=state.highest,
             )
         case Reason.LOST:
             message = f"{refusal.detail}; not answering: {missing or 'nobody'}; lost: {lost or 'nobody'}"

@@ -61,7 +61,7 @@ def listener_at(address: Address) -> Listener:
 
 
 @asynccontextmanager
-async def new_volume(name: str) -> AsyncIterator[MemoryVolume]:
+async def new_volume(name: str, _unless_above: int | None) -> AsyncIterator[MemoryVolume]:
     """An empty volume, as the journal would give one that it owns."""
     await trio.lowlevel.checkpoint()
     if name == "missing":

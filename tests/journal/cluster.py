@@ -184,6 +184,7 @@ async def open_on(
     disk: SimulatedDisk | None = None,
     settings: JournalSettings | None = None,
     accept_loss: bool = False,
+    unless_above: int | None = None,
     wall_clock: Callable[[], float] = wall_clock,
     asleep_clock: Callable[[], float] = float,
 ) -> AsyncIterator[Journal]:
@@ -195,6 +196,7 @@ async def open_on(
         settings=settings,
         surroundings=surroundings(servers, source, wall_clock=wall_clock, asleep_clock=asleep_clock),
         accept_loss=accept_loss,
+        unless_above=unless_above,
     ) as journal:
         yield journal
 

@@ -81,11 +81,16 @@ async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDi
     log = EventLog(write=lambda _: None, clock=world.wall_clock)
 
     @asynccontextmanager
-    async def open_one(volume: str) -> AsyncIterator[Journal]:
+    async def open_one(volume: str, unless_above: int | None) -> AsyncIterator[Journal]:
         around = surroundings(world, host.name, chance)
         async with _opened(disk) as local:
             opening = open_journal(
-                volume, servers=plan.servers, directory=local, settings=plan.settings, surroundings=around
+                volume,
+                servers=plan.servers,
+                directory=local,
+                settings=plan.settings,
+                surroundings=around,
+                unless_above=unless_above,
             )
             async with opening as journal:
                 world.note("took over", f"{host.name} epoch {journal.epoch} at {journal.acknowledged_lsn}")

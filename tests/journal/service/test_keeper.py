@@ -67,13 +67,15 @@ class Opening:
         self.board = Board()
         self.alive = True
         self.lines: list[str] = []
+        self.turns: list[int | None] = []
 
     async def is_alive(self, address: str) -> bool:
         await trio.sleep(0.01)
         return self.alive
 
     @asynccontextmanager
-    async def open(self, name: str) -> AsyncIterator[MemoryVolume]:
+    async def open(self, name: str, unless_above: int | None) -> AsyncIterator[MemoryVolume]:
+        self.turns.append(unless_above)
         await trio.sleep(1)
         if self.failures:
             raise journal_error(self.failures.pop(0), "not now")
@@ -276,6 +278,7 @@ async def test_a_standby_has_at_once_what_is_given_back(nursery: trio.Nursery, a
     await keeper.settle()
     assert keeper.owned() is opening.opened[0]
     assert trio.current_time() - began < 1 + 0.4  # of which opening it takes one here
+    assert opening.turns == [7]  # and does not have it if somebody has claimed it meanwhile
 
 
 async def test_a_standby_that_another_one_has_overtaken_waits_again(
@@ -290,6 +293,10 @@ async def test_a_standby_that_another_one_has_overtaken_waits_again(
     await trio.sleep(1000)
     assert not opening.opened
     assert not opening.failures
+    opening.alive = False
+    await trio.sleep(SILENCE_SECONDS + 2)
+    assert opening.opened, "it has taken turns with nobody, so it need not be more patient"
+    assert opening.turns == [7, 8]
 
 
 async def test_who_ends_gives_its_volume_back(nursery: trio.Nursery, autojump_clock: Clock) -> None:

@@ -63,6 +63,22 @@ async def test_a_newer_owner_ends_the_older_one(autojump_clock: MockClock) -> No
                     await old.stat("a")
 
 
+async def test_who_is_not_the_first_to_take_a_volume_leaves_it_to_who_was(autojump_clock: MockClock) -> None:
+    """Two standbys have seen that the owner is gone."""
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, source="gone") as gone:
+            seen = gone.epoch
+        async with open_on(servers, source="first", unless_above=seen) as first:
+            assert first.epoch > seen
+            with pytest.raises(JournalError) as caught:
+                async with open_on(servers, source="second", unless_above=seen):
+                    pass
+            assert caught.value.code is JournalCode.NOT_OWNER
+            assert caught.value.fields["epoch"] == first.epoch
+            await first.put("a", b"1")
+
+
 async def test_an_idle_owner_learns_that_it_is_none_any_more(autojump_clock: MockClock) -> None:
     async with memory_cluster() as servers:
         await create(servers)
