@@ -31,7 +31,7 @@ class Gateway:
 
     def __init__(self, surroundings: GatewaySurroundings) -> None:
         self._with = surroundings
-        self._sessions: set[GatewaySession] = set()
+        self._sessions: dict[GatewaySession, None] = {}  # in the order in which they came
         self._poller: Poller | None = None  # while it is served
         self._stopping = False
         self._empty = trio.Event()
@@ -57,13 +57,13 @@ class Gateway:
 
     async def talk(self, stream: trio.abc.Stream, *, peer: str, greeted: Callable[[], None] = lambda: None) -> None:
         session = GatewaySession(stream, surroundings=self._with, peer=peer, poller=self._poller, on_greeted=greeted)
-        self._sessions.add(session)
+        self._sessions[session] = None
         if self._stopping:
             session.leave()
         try:
             await session.run()
         finally:
-            self._sessions.discard(session)
+            del self._sessions[session]
             if not self._sessions:
                 self._empty.set()
 
