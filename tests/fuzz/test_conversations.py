@@ -32,5 +32,8 @@ async def test_many_conversations(protocol: str, tmp_path: Path) -> None:
 async def converse(protocol: str, directory: Path, *, seconds: float, seed: int) -> None:
     tally = await run(protocol, directory, seconds=seconds, seed=seed)
     assert tally.answered > seconds, "it must have talked, and been answered"
-    granted = {"sos": ("Appending", "Ack", "Fenced", "Data"), "files": ("OpenedAnswer", "StatusAnswer", "DoneAnswer", "FileData")}
+    granted = {
+        "sos": ("Appending", "Ack", "Fenced", "Data"),
+        "files": ("OpenedAnswer", "StatusAnswer", "DoneAnswer", "FileData"),
+    }
     assert all(tally.answers[kind] for kind in granted[protocol]), tally.answers
