@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import trio
 
-from connectors.source.line_file import LINE_BYTES_MAX, LOOK_SECONDS, LineFile
+from connectors.source.line_file import LINE_BYTES_MAX, LOOK_SECONDS, LineFile, named_stream_id
 from connectors.source.source import VERSION, open_source
 from journal.cli.options import split_addresses, tls_context
 from journal.cli.output import note, print_json, progress
@@ -34,12 +34,10 @@ Examples:
 
 @click.command("send", epilog=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-@click.option(
-    "--to", "listeners", required=True, metavar="HOST:PORT,…", help="The listener; with several, any of them."
-)
+@click.option("--to", "listeners", required=True, metavar="HOST:PORT,…", help="The listener, or any of several.")
 @click.option("--follow", is_flag=True, help="Go on as files grow, and with what replaces them, until interrupted.")
 @click.option("--program", default="sos-connector", show_default=True, help="What the listener knows this program by.")
-@click.option("--name", help="Name of the stream of standard input (default: stdin).")
+@click.option("--name", help="Name of the stream, of one file or of standard input.")
 @click.option("--cookie", default="", help="What the listener wants in HELLO.")
 @click.option("--protocol-version", default=VERSION, show_default=True, help="What the listener wants in HELLO.")
 @click.option("--tls", is_flag=True, help="Speak TLS.")
@@ -48,23 +46,32 @@ Examples:
 )
 @click.option("--timeout", default=300.0, show_default=True, help="Seconds to wait for a listener that says nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was sent as JSON, an object for each file.")
-def send_command(files: tuple[Path, ...], *, follow: bool, name: str | None, **options: Any) -> None:
+def send_command(files: tuple[Path, ...], **options: Any) -> None:
     """Send files line by line. Ends when everything is acknowledged: durable at the listener.
 
-    Each line's id is the offset behind it: run again, it goes on where the listener has it. Standard input cannot be
-    read again: what the listener has of it already is skipped, so give it the same from its beginning.
+    A line's id is the offset after it, so that running again goes on where the listener is. Empty lines are no rows.
+
+    A file is known by this host, its directory, its inode and its first line: renamed in its directory it is the same
+    stream, and what takes its name is another one. With --name it is known by that name alone.
+
+    With --follow, lines that were written before a file was renamed are sent even if they come late; a file that was
+    renamed while nothing ran here has to be named: `send app.log.1 app.log --follow`.
+
+    Standard input cannot be read again: with --name, what the listener has of it is skipped, so give it the same from
+    its beginning; without, it is a stream that nobody can go on with.
     """
     if STDIN in files and len(files) > 1:
         raise click.UsageError("send standard input (-) alone")
-    if name is not None and STDIN not in files:
-        raise click.UsageError("--name is for standard input (-); a file's stream has the file's name")
+    if options["name"] is not None and len(files) > 1:
+        raise click.UsageError("--name is for one file, or standard input")
     for file in files:
         if file != STDIN and not file.is_file():
             raise click.UsageError(f"{file} is not a file")
-    run_async(_send, files, follow, name or "stdin", options)
+    run_async(_send, files, options)
 
 
-async def _send(files: tuple[Path, ...], follow: bool, name: str, options: dict[str, Any]) -> None:  # noqa: FBT001
+async def _send(files: tuple[Path, ...], options: dict[str, Any]) -> None:
+    follow = options["follow"]
     total = None if follow or STDIN in files else sum(file.stat().st_size for file in files)
     async with open_source(
         split_addresses(options["listeners"]),
@@ -75,80 +82,98 @@ async def _send(files: tuple[Path, ...], follow: bool, name: str, options: dict[
         patience_seconds=options["timeout"],
     ) as source:
         with progress("sending", total) as advance:
+            sending = Sending(source, options, advance)
             async with trio.open_nursery() as nursery:
                 for file in files:
-                    if file == STDIN:
-                        nursery.start_soon(_send_input, source, name, advance, options)
-                    else:
-                        nursery.start_soon(_send_files, source, file, follow, advance, options)
+                    nursery.start_soon(sending.standard_input if file == STDIN else sending.file_of_name, file)
+    if sending.failures:
+        raise sending.failures[0]
 
 
-async def _send_files(
-    source: Source,
-    path: Path,
-    follow: bool,  # noqa: FBT001
-    advance: Callable[[int], None],
-    options: dict[str, Any],
-) -> None:
-    """A file, and with `follow` those that take its place."""
-    while True:
-        file = await _opened(path)
+class Sending:
+    """What the files of one command share."""
+
+    def __init__(self, source: Source, options: dict[str, Any], advance: Callable[[int], None]) -> None:
+        self.failures: list[MisuseError] = []
+        self._source = source
+        self._options = options
+        self._advance = advance
+
+    async def file_of_name(self, path: Path) -> None:
+        """A file, and with --follow those that take its place. What is wrong with one does not end the others."""
         try:
-            if file.size == 0 and follow:  # its first line belongs to its identity
-                await trio.sleep(LOOK_SECONDS)
-                continue
-            stream = await source.open_stream(file.stream_id(options["program"]), str(path))
-            start = stream.point_of_reference or 0
-            if start:
-                note(f"{path}: {start:,} bytes are there already")
-            advance(start)
-            at = start
-            async for line in file.lines(start, follow=follow):
-                await stream.send(line.end, line.content)
-                advance(line.end - at)
-                at = line.end
-            await stream.aclose()
-            _told(stream, at, options)
-        finally:
-            file.close()
-        if not follow:
-            return
+            while True:
+                file = await self._opened(path)
+                try:
+                    await self._file(file)
+                finally:
+                    file.close()
+                if not self._options["follow"]:
+                    return
+        except MisuseError as error:
+            if self._options["follow"]:
+                note(str(error))
+            self.failures.append(error)
 
+    async def standard_input(self, _: Path) -> None:
+        """Line by line, from its beginning."""
+        name = self._options["name"]
+        known_by = self._known_by(name) if name else secrets.token_bytes(16)
+        stream = await self._source.open_stream(named_stream_id(known_by), name or "stdin")
+        known = stream.point_of_reference or 0
+        at = skipped = 0
 
-async def _opened(path: Path) -> LineFile:
-    """The file, when there is one: between the old one and the next there may be none."""
-    while True:
-        try:
-            return LineFile(path)
-        except FileNotFoundError:
+        def next_line() -> bytes:
+            return sys.stdin.buffer.readline(LINE_BYTES_MAX + 1)
+
+        while content := await trio.to_thread.run_sync(next_line, abandon_on_cancel=True):
+            if len(content) > LINE_BYTES_MAX:
+                raise MisuseError(f"standard input has a line of more than {LINE_BYTES_MAX:,} bytes at offset {at}")
+            at += len(content)
+            self._advance(len(content))
+            if at > known:
+                await stream.send(at, content.removesuffix(b"\n"))
+            else:
+                skipped += 1
+        if skipped:
+            note(f"{name}: {skipped:,} lines were there already, of {known:,} bytes")
+        await stream.aclose()
+        self._tell(stream, at)
+
+    async def _opened(self, path: Path) -> LineFile:
+        """The file. With --follow, when there is one, and its first line: that belongs to what it is known by."""
+        while True:
+            try:
+                file = LineFile(path)
+            except FileNotFoundError:
+                if not self._options["follow"]:
+                    raise
+            else:
+                if not self._options["follow"] or self._options["name"] or file.first_line() is not None:
+                    return file
+                file.close()
             await trio.sleep(LOOK_SECONDS)
 
+    async def _file(self, file: LineFile) -> None:
+        name, program = self._options["name"], self._options["program"]
+        stream_id = named_stream_id(self._known_by(name)) if name else file.stream_id(program)
+        stream = await self._source.open_stream(stream_id, name or str(file.path))
+        at = stream.point_of_reference or 0
+        if at:
+            note(f"{file.path}: {at:,} bytes are there already")
+        self._advance(at)
+        async for line in file.lines(at, follow=self._options["follow"]):
+            await stream.send(line.end, line.content)
+            self._advance(line.end - at)
+            at = line.end
+        await stream.aclose()
+        self._tell(stream, at)
 
-async def _send_input(source: Source, name: str, advance: Callable[[int], None], options: dict[str, Any]) -> None:
-    stream = await source.open_stream(_input_id(name, options["program"]), name)
-    known = stream.point_of_reference or 0
-    at = 0
-    while content := await trio.to_thread.run_sync(
-        sys.stdin.buffer.readline, LINE_BYTES_MAX + 1, abandon_on_cancel=True
-    ):
-        if len(content) > LINE_BYTES_MAX:
-            raise MisuseError(f"standard input has a line of more than {LINE_BYTES_MAX:,} bytes at offset {at}")
-        at += len(content)
-        advance(len(content))
-        if at > known:
-            await stream.send(at, content.removesuffix(b"\n"))
-    if at < known:
-        note(f"{name}: the listener has {known:,} bytes of it, and only {at:,} were given")
-    await stream.aclose()
-    _told(stream, at, options)
+    def _known_by(self, name: str) -> bytes:
+        return f"{self._options['program']}\0{name}".encode()
 
-
-def _input_id(name: str, program: str) -> int:
-    return int.from_bytes(hashlib.blake2b(f"{program}\0{name}".encode(), digest_size=8).digest(), "big") >> 1
-
-
-def _told(stream: OpenStream, sent_bytes: int, options: dict[str, Any]) -> None:
-    if options["as_json"]:
-        print_json({"stream": stream.name, "stream_id": stream.stream_id, "bytes": sent_bytes})
-    else:
-        click.echo(f"{printable(stream.name)}: {sent_bytes:,} bytes are durable")
+    def _tell(self, stream: OpenStream, sent_bytes: int) -> None:
+        if self._options["as_json"]:
+            print_json({"stream": stream.name, "stream_id": stream.stream_id, "bytes": sent_bytes})
+        else:
+            click.echo(f"{printable(stream.name)}: {sent_bytes:,} bytes are durable")

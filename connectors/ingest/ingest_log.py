@@ -15,8 +15,10 @@ from connectors.ingest import places
 from connectors.ingest.block import HEAD_BYTES, block_head, blocks, replay
 from connectors.ingest.intake import Intake
 from connectors.ingest.known_streams import KnownStreams, decode_streams, encode_streams
-from journal.errors import JournalCode, JournalError, UnavailableError, damaged, refused
+from connectors.wire.limits import MESSAGE_FRAME_BYTES_MAX
+from journal.errors import JournalCode, JournalError, UnavailableError, damaged, journal_error, refused
 from journal.volume import PUT_BYTES_MAX, OperationId, PathClaim
+from sos_client.wire.limits import LENGTH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,6 +30,7 @@ LOG_FILE_BYTES_MAX: Final = 16 << 20
 LOG_FILE_BLOCKS_MAX: Final = 8192
 """Each block is an extent of its file, copied with all before it by the next one."""
 BLOCK_FRAMES_BYTES_MAX: Final = PUT_BYTES_MAX - HEAD_BYTES
+assert LENGTH_BYTES + MESSAGE_FRAME_BYTES_MAX == BLOCK_FRAMES_BYTES_MAX
 INTAKE_BYTES_MAX: Final = 16 << 20
 """What may wait to be written before senders are no longer read."""
 STREAMS_EVERY: Final = 4
@@ -61,6 +64,8 @@ class IngestLog:
         self._streams_bytes = 0
         self._wanted = trio.Event()
         self._room = trio.Event()
+        self._writing = False
+        self._settled = trio.Event()
 
     # ── recovery ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -97,7 +102,8 @@ class IngestLog:
             await self._put(places.FORMAT_FILE, places.FORMAT_TEXT)
             return
         if text != places.FORMAT_TEXT:
-            raise damaged(f"{places.FORMAT_FILE} says {text[:100]!r}: a newer sos-connector wrote it; use that one")
+            message = f"{places.FORMAT_FILE} says {text[:100]!r}: a newer sos-connector wrote it; use that one"
+            raise journal_error(JournalCode.TOO_NEW, message)
 
     async def _claim_log(self) -> None:
         """Nobody else writes where this log writes, whatever rights they have on the volume."""
@@ -165,27 +171,39 @@ class IngestLog:
         while self.intake.frames_bytes > INTAKE_BYTES_MAX:
             await self._room.wait()
 
+    async def settled(self) -> None:
+        """Return when nothing waits to become durable: for when no more is taken."""
+        while self.intake or self._writing:
+            await self._settled.wait()
+
     async def _commit(self) -> None:
         intake, self.intake = self.intake, Intake()
         self._room.set()
         self._room = trio.Event()
+        self._writing = True
         await self._roll()
         for frames, rows in intake.blocks(BLOCK_FRAMES_BYTES_MAX):
             await self._write(frames, rows)
         intake.settle(self.durable)
+        self._writing = False
+        self._settled.set()
+        self._settled = trio.Event()
 
     async def _roll(self) -> None:
-        """Leave the log's file if it is full; keep the streams now and then. Between two intakes: `durable` is all."""
-        full = self._file is not None and (
-            self._file.size >= LOG_FILE_BYTES_MAX or self._file_blocks >= LOG_FILE_BLOCKS_MAX
-        )
-        if not full or self.next_sequence == self._file_first:  # a file is named after its first row
+        """Leave the log's file if it is full; keep the streams now and then. Between two intakes: `durable` is all.
+
+        A file is named after its first row. One without rows says nothing that the streams do not, so the next block is
+        written in its place.
+        """
+        file = self._file
+        if file is None or (file.size < LOG_FILE_BYTES_MAX and self._file_blocks < LOG_FILE_BLOCKS_MAX):
             return
-        self._file = None
-        if self._since_streams_bytes >= STREAMS_EVERY * self._streams_bytes:
+        has_rows = self.next_sequence > self._file_first
+        if not has_rows or self._since_streams_bytes >= STREAMS_EVERY * self._streams_bytes:
             data = encode_streams(self.durable)
             await self._put(places.streams_file(self.next_sequence), data)
             self._streams_bytes, self._since_streams_bytes = len(data), 0
+        self._file = None
 
     async def _write(self, frames: list[bytes], rows: int) -> None:
         head = block_head(
@@ -216,9 +234,12 @@ class IngestLog:
     async def _stream(self, path: str, data: bytes) -> FileStatus:
         async def ask(operation: OperationId) -> FileStatus:
             write = await self._volume.open_write(path, overwrite=True, operation=operation, claim=self._claim)
-            for start in range(0, len(data), PUT_BYTES_MAX):
-                await write.write(data[start : start + PUT_BYTES_MAX])
-            return await write.commit()
+            try:
+                for start in range(0, len(data), PUT_BYTES_MAX):
+                    await write.write(data[start : start + PUT_BYTES_MAX])
+                return await write.commit()
+            finally:
+                await write.cancel()  # harmless after the commit
 
         return await self._until_done(ask)
 
@@ -236,15 +257,16 @@ class IngestLog:
         return await self._until_done(ask)
 
     async def _until_done(self, ask: Callable[[OperationId], Awaitable[FileStatus]]) -> FileStatus:
-        """Ask until it is done: who waits is kept waiting, nothing is dropped. Raises what will not pass."""
+        """Ask until it is done: who waits is kept waiting, nothing is dropped. Raises what will not pass.
+
+        Always the same operation: one of the attempts may have been made, whatever the next one says.
+        """
         operation = self._next_operation()
         while True:
             try:
                 status = await ask(operation)
             except UnavailableError as error:
                 self.waits_for = error.message
-                if not error.outcome_unknown:
-                    operation = self._next_operation()
             else:
                 self.waits_for = ""
                 return status

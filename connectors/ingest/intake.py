@@ -77,5 +77,8 @@ class Intake:
         for sender, share in self._shares.items():
             for stream_id, name in share.introduced.items():
                 streams.introduce(stream_id, name)
+            # Of one stream, an intake has messages of one sender: another one is told its point of reference, and so
+            # may send, only after this.
+            assert all(point >= streams.points[stream_id] for stream_id, point in share.points.items())
             streams.points.update(share.points)
             sender.durable(share)

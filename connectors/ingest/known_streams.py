@@ -11,6 +11,10 @@ from typing import Final
 from connectors.wire.limits import NOTHING_SEEN
 from journal.errors import damaged
 
+STREAMS_KNOWN_MAX: Final = 500_000
+"""Of one volume, for all time: about 300 bytes of memory each, twice, and as much of each new file of streams."""
+NAMES_CHARACTERS_MAX: Final = 32 << 20
+
 MAGIC: Final = b"SOSn"
 VERSION: Final = 1
 _HEAD: Final = Struct(">4sB3xQ")
@@ -23,19 +27,26 @@ class KnownStreams:
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
         self.points: dict[int, int] = {}
+        self._names_characters = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether no more streams may be made: they stay for ever, in memory and in the volume."""
+        return len(self.names) >= STREAMS_KNOWN_MAX or self._names_characters >= NAMES_CHARACTERS_MAX
 
     def introduce(self, stream_id: int, name: str) -> bool:
         """Whether the stream is new. Its first name is its name."""
         if stream_id in self.names:
             return False
         self.names[stream_id] = name
+        self._names_characters += len(name)
         self.points.setdefault(stream_id, -1)
         return True
 
     def copy(self) -> KnownStreams:
         """The same, apart."""
         copy = KnownStreams()
-        copy.names, copy.points = dict(self.names), dict(self.points)
+        copy.names, copy.points, copy._names_characters = dict(self.names), dict(self.points), self._names_characters
         return copy
 
     def point_of_reference(self, stream_id: int) -> int:
@@ -66,10 +77,10 @@ def decode_streams(data: bytes) -> KnownStreams:
             raise damaged("a file of streams is cut short")
         stream_id, point, name_bytes = _STREAM.unpack_from(data, position)
         position += _STREAM.size + name_bytes
-        name = data[position - name_bytes : position]
-        if len(name) < name_bytes or stream_id in streams.names:
+        name = data[position - name_bytes : position].decode("utf-8", "replace")
+        if position > len(data) or stream_id in streams.names:
             raise damaged(f"a file of streams is damaged at stream {stream_id}")
-        streams.introduce(stream_id, name.decode("utf-8"))
+        streams.introduce(stream_id, name)
         streams.points[stream_id] = -1 if point == NOTHING_SEEN else point
     if position != len(data):
         raise damaged(f"a file of streams has {len(data) - position} bytes too many")

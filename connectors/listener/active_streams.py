@@ -15,20 +15,25 @@ class ActiveStreams(Generic[OwnerT]):
 
     def __init__(self) -> None:
         self._owners: dict[int, OwnerT] = {}
+        self._streams: dict[OwnerT, set[int]] = {}
 
     def __len__(self) -> int:
         return len(self._owners)
 
     def take(self, stream_id: int, owner: OwnerT) -> OwnerT:
         """Whose the stream is: this owner's from now on, if it was nobody's."""
-        return self._owners.setdefault(stream_id, owner)
+        present = self._owners.setdefault(stream_id, owner)
+        if present is owner:
+            self._streams.setdefault(owner, set()).add(stream_id)
+        return present
 
     def release(self, stream_id: int, owner: OwnerT) -> None:
         """The owner has no use for it any more."""
         if self._owners.get(stream_id) is owner:
             del self._owners[stream_id]
+            self._streams[owner].discard(stream_id)
 
     def release_all(self, owner: OwnerT) -> None:
         """The owner is gone."""
-        for stream_id in [stream_id for stream_id, one in self._owners.items() if one is owner]:
+        for stream_id in self._streams.pop(owner, ()):
             del self._owners[stream_id]

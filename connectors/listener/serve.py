@@ -5,6 +5,8 @@ The volume is taken over as `sos-journal serve` takes one over, a standby includ
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import gc
 import time
 from contextlib import asynccontextmanager
@@ -24,6 +26,7 @@ from sos_client.serving.listener import Listener, ListenerLimits, allow_connecti
 from sos_client.serving.parent_pipe import check_pipe
 from sos_client.serving.running import announce, end_when_told, kept_hangups
 from sos_client.serving.tls import ServerTls
+from sos_client.settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -61,7 +64,7 @@ class RunningListener:
             limits=_LIMITS,
             tls=self._tls,
             log=log,
-            too_many=lambda what: farewell(f"all {what} of this listener are in use; try again"),
+            too_many=lambda _what: b"",  # a reason would be for good, and this passes
             not_tls=farewell,
         )
         self.service = RunningService(settings.files, log, self._opened)
@@ -84,7 +87,8 @@ class RunningListener:
         """Tokens and certificates again."""
         self.service.reload()
         if self._tls is not None:
-            self._tls.reload()
+            with contextlib.suppress(SettingsError):  # the service has said what is wrong with the same files
+                self._tls.reload()
 
     @asynccontextmanager
     async def _opened(self, volume: str, unless_above: int | None) -> AsyncIterator[OwnedVolume]:
@@ -110,11 +114,12 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume) -> None:
     files = settings.files
     log = EventLog(least=Level[files.log_level.upper()])
     bridge_logging(log)
-    for address in (settings.listen, files.listen):
-        check_exposure(address, tls=files.tls is not None, tokens=files.tokens is not None, insecure=files.insecure)
+    tls = files.tls is not None
+    check_exposure(files.listen, tls=tls, tokens=files.tokens is not None, insecure=files.insecure)
+    check_exposure(settings.listen, tls=tls, tokens=False, insecure=files.insecure)  # a source has none to show
     if files.exit_with_handle is not None:
         check_pipe(files.exit_with_handle)
-    allow_connections(_LIMITS)
+    allow_connections(dataclasses.replace(_LIMITS, connections_max=2 * _LIMITS.connections_max))  # files', too
     with kept_hangups() as hangups:
         running = RunningListener(settings, log, open_volume)
         async with trio.open_nursery() as nursery:

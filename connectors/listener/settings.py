@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from connectors.ingest.ingest_log import BLOCK_FRAMES_BYTES_MAX
-from connectors.wire.limits import STREAMS_MAX, U32_MAX
-from sos_client.wire.limits import LENGTH_BYTES
+from connectors.wire.limits import MESSAGE_FRAME_BYTES_MAX, STREAMS_MAX, U32_MAX
 
 SOURCE_VERSION: Final = "0.0.1"
 """What Wallaroo's source workers want in HELLO; its sinks want another."""
@@ -28,7 +26,7 @@ class ProtocolSettings:
     cookie: bytes = b""
     credits: int = CREDITS
     streams_max: int = STREAMS_MAX
-    frame_bytes_max: int = BLOCK_FRAMES_BYTES_MAX - LENGTH_BYTES
+    frame_bytes_max: int = MESSAGE_FRAME_BYTES_MAX
     hello_seconds: float = HELLO_SECONDS
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ a peer that does not read costs no more than the list of its streams.
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -42,7 +43,7 @@ ANSWERS_MAX: Final = 4096
 
 
 class SourceSession:
-    """A connection's life. `run` it once; `restart` and `drop` end it from outside."""
+    """A connection's life. `run` it once; `leave` and `drop` end it from outside."""
 
     def __init__(
         self,
@@ -71,6 +72,11 @@ class SourceSession:
         self._answers_waiting = 0
         self._answers_said = trio.Event()
         self._scope = trio.CancelScope()
+        self._reading = trio.CancelScope()
+        self._sending = False  # for good, when it is cancelled in the middle of a frame
+        self._waits = False  # for the log, and so does not read
+        self._credits_back = 0  # of refused notifications, for later
+        self._unpaid = 0
         self._over = False
         self._last_words: Frame | None = None
 
@@ -80,14 +86,14 @@ class SourceSession:
         return (self.hello.program, self.hello.instance) if self.hello is not None and self.hello.instance else None
 
     @property
-    def credits(self) -> int:
-        """What the peer may still send."""
-        return self._session.credits
+    def held_bytes(self) -> int:
+        """What is kept of a frame whose end has not come."""
+        return self._session.midway_bytes
 
     @property
     def owing(self) -> bool:
-        """Whether the peer has begun a frame, or its greeting, and not ended it."""
-        return self.hello is None or self._session.midway_bytes > 0
+        """Whether the peer has begun a frame, or its greeting, and not ended it, or does not read what it is told."""
+        return not self._waits and (self.hello is None or self._sending or self._session.midway_bytes > 0)
 
     async def run(self) -> str:
         """Talk until either side ends it; says why it ended."""
@@ -96,19 +102,33 @@ class SourceSession:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tell)
-                    reason = await self._listen()
+                    with self._reading:
+                        reason = await self._listen()
+                    if self._reading.cancelled_caught:
+                        reason = "sent away"
+                        await self._log.settled()
+                        await self._told()
                     nursery.cancel_scope.cancel()
         finally:
             self._active.release_all(self)
         await self._say_goodbye()
         return reason
 
-    def restart(self, address: str) -> None:
-        """Ask the peer to connect again, there or anywhere."""
-        if self._session.state is SessionState.STREAMING:
+    def leave(self, address: str) -> None:
+        """Take nothing more; end when what has come is durable and the peer knows it. It connects again, perhaps there.
+
+        Without an address nothing is said: a connection that is closed makes any client connect again, RESTART not.
+        """
+        if self._session.state is SessionState.STREAMING and address:
             self._last_words = RestartFrame(address=address)
         self._over = True
-        self._scope.cancel()
+        self._reading.cancel()
+
+    def sweep(self) -> None:
+        """Now and then: who was refused a stream may ask once more."""
+        if self._credits_back:
+            self.durable(IntakeShare(credits=self._credits_back))
+            self._credits_back = 0
 
     def drop(self, reason: str) -> None:
         """End the connection, with a reason if the peer should know one. Nothing more is taken of what it sends."""
@@ -120,6 +140,9 @@ class SourceSession:
     def durable(self, share: IntakeShare) -> None:
         """What is due to the peer, to be said by the task that writes."""
         due = self._due
+        for answer in share.answers:
+            if isinstance(answer, NotifyAckFrame):  # somebody else may have gone on with the stream since
+                due.points.pop(answer.stream_id, None)
         due.credits += share.credits
         due.points.update(share.points)
         due.answers.extend(share.answers)
@@ -147,9 +170,11 @@ class SourceSession:
         return "ended by the peer"
 
     async def _room(self) -> None:
+        self._waits = True
         await self._log.room()
         while self._answers_waiting > ANSWERS_MAX:
             await self._answers_said.wait()
+        self._waits = False
 
     def _give_up(self, reason: str) -> str:
         self._last_words = ErrorFrame(reason=reason[:1000])
@@ -167,11 +192,11 @@ class SourceSession:
             raise ProtocolError(
                 f"version {frame.version!r} is not spoken here; this listener wants {self._settings.version!r}"
             )
-        if frame.cookie != self._settings.cookie:
+        if not hmac.compare_digest(frame.cookie, self._settings.cookie):
             raise ProtocolError("the cookie is not the one of this listener (--cookie)")
         self._on_greeted(frame)
         self.hello = frame
-        await self._stream.send_all(self._session.send(OkFrame(initial_credits=self._settings.credits)))
+        await self._send(self._session.send(OkFrame(initial_credits=self._settings.credits)))
         return True
 
     def _take_what_is_there(self) -> bool:
@@ -227,11 +252,16 @@ class SourceSession:
     def _open_stream(self, frame: NotifyFrame) -> None:
         """Answered when everything that came of the stream before is durable, from whatever connection."""
         share, streams = self._log.intake.share_of(self), self._log.accepted
-        share.credits += 1
-        if not self._take_stream(frame.stream_id):
+        paid = 1 - (self._session.unpaid_notifications - self._unpaid)
+        self._unpaid = self._session.unpaid_notifications
+        is_new = frame.stream_id not in streams.names
+        if (is_new and streams.full) or not self._take_stream(frame.stream_id):
+            self._credits_back += paid  # later: clients ask again as soon as they are acknowledged
             self._answer(NotifyAckFrame(accepted=False, stream_id=frame.stream_id, point_of_reference=0))
             return
-        if streams.introduce(frame.stream_id, frame.stream_name):
+        share.credits += paid
+        if is_new:
+            streams.introduce(frame.stream_id, frame.stream_name)
             share.introduced[frame.stream_id] = frame.stream_name
             self._log.intake.add(encode(frame), rows=0)
         point = streams.point_of_reference(frame.stream_id)
@@ -242,11 +272,7 @@ class SourceSession:
         owner = self._active.take(stream_id, self)
         if owner is self:
             return True
-        assert self.hello is not None
-        if owner.hello is None or (owner.hello.program, owner.hello.instance) != (
-            self.hello.program,
-            self.hello.instance,
-        ):
+        if self.instance is None or owner.instance != self.instance:
             return False
         owner.drop(f"the same program and instance has opened stream {stream_id} on another connection")
         self._active.release_all(owner)
@@ -263,15 +289,27 @@ class SourceSession:
         while True:
             await self._something_due.wait()
             self._something_due = trio.Event()
+            if self._session.state is not SessionState.STREAMING:
+                return
             due, self._due = self._due, IntakeShare()
             try:
-                await self._stream.send_all(self._said(due))
+                await self._send(self._said(due))
                 self._answers_waiting -= len(due.answers)
                 self._answers_said.set()
                 self._answers_said = trio.Event()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._scope.cancel()
                 return
+
+    async def _told(self) -> None:
+        """Return when the peer has been told all that is due to it."""
+        while self._sending or self._something_due.is_set() or self._answers_waiting:
+            await self._answers_said.wait()
+
+    async def _send(self, data: bytes) -> None:
+        self._sending = True
+        await self._stream.send_all(data)
+        self._sending = False
 
     def _said(self, due: IntakeShare) -> bytes:
         """Answers first: an acknowledgement may be of a stream that one of them opens."""
@@ -281,7 +319,7 @@ class SourceSession:
         return b"".join(self._session.send(frame) for frame in frames)
 
     async def _say_goodbye(self) -> None:
-        if self._last_words is None:
+        if self._last_words is None or self._sending:  # what follows half a frame would be read as its other half
             return
         with trio.move_on_after(FAREWELL_SECONDS) as scope:
             scope.shield = True

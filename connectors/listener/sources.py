@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SWEEP_SECONDS: Final = 2.0
 PACE: Final = PaceLimits(window_seconds=30.0, bytes_per_second_min=64.0)
 """For who has begun a frame: one byte a minute does not keep a connection."""
+HELD_BYTES_MAX: Final = 64 << 20
+"""Of frames that have begun on all connections together, looked at with each sweep."""
 STOP_SECONDS: Final = 5.0
 """How long what has come in may take to become durable when the listener is told to stop."""
 
@@ -74,14 +76,16 @@ class Sources:
             await trio.sleep(SWEEP_SECONDS)
             now = trio.current_time()
             for session, pace in self._sessions.items():
+                session.sweep()
                 if pace.too_slow(now, owing=session.owing):
                     session.drop("too little came in too long a time, so the listener gave up waiting")
+            self._bound_held_bytes()
 
     async def converse(self, accepted: Accepted) -> None:
         """Talk on an accepted connection until either side ends it. The listener closes it."""
         if self._ingest is None or self._moved_to is not None:
-            await accepted.stream.send_all(farewell("this listener has not got the volume now; try again"))
-            return
+            self._log.warning("source refused", peer=accepted.peer, reason="the volume is not here now")
+            return  # it connects again, here or elsewhere
 
         def greeted(hello: HelloFrame) -> None:
             accepted.greeted()
@@ -104,14 +108,25 @@ class Sources:
             self._log.info(event, peer=accepted.peer, reason=reason, messages=session.messages)
 
     async def stop(self, address: str = "") -> None:
-        """Ask every source to connect again, to this address if there is one; wait, bounded, until they have gone."""
+        """Tell every source what is durable, and let it go: to this address if there is one. Within a bounded time."""
         self._moved_to = address
         self._empty = trio.Event()
         for session in self._sessions:
-            session.restart(address)
+            session.leave(address)
         if self._sessions:
             with trio.move_on_after(STOP_SECONDS):
                 await self._empty.wait()
+        for session in self._sessions:
+            session.drop("")
+
+    def _bound_held_bytes(self) -> None:
+        """Frames that have begun: too many of them, and those who hold most have to begin again."""
+        held = sorted(self._sessions, key=lambda session: session.held_bytes)
+        total = sum(session.held_bytes for session in held)
+        while total > HELD_BYTES_MAX:
+            largest = held.pop()
+            total -= largest.held_bytes
+            largest.drop("")
 
 
 def farewell(reason: str) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 256 << 10
 LINE_BYTES_MAX: Final = 1_000_000
 """A listener takes messages of just below 1 MiB."""
+FIRST_LINE_BYTES_MAX: Final = 4096
 LOOK_SECONDS: Final = 0.25
 """How often a file that is followed is looked at for more."""
 REPLACED_SECONDS: Final = 5.0
@@ -58,11 +60,21 @@ class LineFile:
     def size(self) -> int:
         return os.fstat(self._handle).st_size
 
+    def first_line(self) -> bytes | None:
+        """What tells a file from the next one, beside its inode; None while that may still grow."""
+        first, ended, _ = os.pread(self._handle, FIRST_LINE_BYTES_MAX, 0).partition(b"\n")
+        return first if ended or len(first) == FIRST_LINE_BYTES_MAX else None
+
     def stream_id(self, program: str) -> int:
-        """The same for the same file, also after it was renamed; another one for the next file of that name."""
-        first = os.pread(self._handle, READ_BYTES, 0).partition(b"\n")[0][:4096]
-        said = f"{program}\0{self.path.resolve().parent}\0{self.identity.device}\0{self.identity.inode}\0".encode()
-        return int.from_bytes(hashlib.blake2b(said + first, digest_size=8).digest(), "big") >> 1
+        """The same for the same file, also after it was renamed in its directory; another one for the next file.
+
+        Of a file whose first line has no end yet, what it has of it counts.
+        """
+        first = self.first_line()
+        if first is None:
+            first = os.pread(self._handle, FIRST_LINE_BYTES_MAX, 0)
+        place = f"{program}\0{socket.gethostname()}\0{self.path.resolve().parent}\0{self.identity.inode}\0"
+        return named_stream_id(place.encode() + first)
 
     def replaced(self) -> bool:
         """Whether another file has its name now."""
@@ -85,7 +97,7 @@ class LineFile:
                 if self.size < at + len(rest):
                     raise MisuseError(
                         f"{self.path} has {self.size} bytes, and {at + len(rest)} were sent of it: it was cut short or "
-                        "written again; give it another name, or send it with --again"
+                        "written again; say --name to send it as another stream"
                     )
                 if until == float("inf") and await trio.to_thread.run_sync(self.replaced):
                     until = trio.current_time() + REPLACED_SECONDS
@@ -97,10 +109,19 @@ class LineFile:
                 return
             *whole, rest = (rest + data).split(b"\n")
             for content in whole:
+                self._check(content, at)
                 at += len(content) + 1
                 yield Line(end=at, content=content)
-            if len(rest) > LINE_BYTES_MAX:
-                raise MisuseError(f"{self.path} has a line of more than {LINE_BYTES_MAX:,} bytes at offset {at}")
+            self._check(rest, at)
+
+    def _check(self, content: bytes, at: int) -> None:
+        if len(content) > LINE_BYTES_MAX:
+            raise MisuseError(f"{self.path} has a line of more than {LINE_BYTES_MAX:,} bytes at offset {at}")
 
     def close(self) -> None:
         os.close(self._handle)
+
+
+def named_stream_id(name: bytes) -> int:
+    """A number for what has a name: 63 bits, so that nobody's integers are too small for it."""
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from connectors.source.outbox import Outbox
-from connectors.source.source_link import SourceLink, open_source_link
-from connectors.wire.codec import message_head
+from connectors.source.source_link import ListenerRefusedError, SourceLink, open_source_link
+from connectors.wire.codec import MESSAGE_COUNTED_BYTES, message_head
 from connectors.wire.frames import AckFrame, EosFrame, HelloFrame, NotifyAckFrame, NotifyFrame, RestartFrame
-from connectors.wire.limits import NOTHING_SEEN
+from connectors.wire.limits import MESSAGE_FRAME_BYTES_MAX, NOTHING_SEEN
 from connectors.wire.streams import StreamState
 from journal.nurseries import background
-from sos_client.net.dialing import tcp_dial
+from sos_client.net.dialing import split_address, tcp_dial
 from sos_client.retry import RetryPolicy
 from sos_client.wire.errors import ConnectionLostError, DeadlineError, MisuseError, SosError
 
@@ -38,6 +38,10 @@ CONNECT_SECONDS: Final = 10.0
 BUSY_SECONDS: Final = 0.5
 """Before a stream that another connection has is asked for again."""
 MESSAGES_PER_SEND_MAX: Final = 512
+SILENT_SECONDS: Final = 60.0
+"""A listener that owes an acknowledgement and says nothing for so long may be gone, whatever TCP believes."""
+REFUSALS_MAX: Final = 5
+"""So many connections in a row that the listener ends with a reason, without an acknowledgement of anything."""
 _RETRY: Final = RetryPolicy(first_seconds=0.1, pause_seconds_max=5.0)
 
 
@@ -57,6 +61,11 @@ class OpenStream:
         self._source = source
 
     @property
+    def waits_for_answer(self) -> bool:
+        """Whether the listener owes something."""
+        return not self.known or not self.outbox.empty or (self.ends and not self.ended)
+
+    @property
     def point_of_reference(self) -> int | None:
         """The id of the last message that is durable at the listener; None: there is none. Go on after it."""
         return None if self.outbox.point < 0 else self.outbox.point
@@ -64,11 +73,14 @@ class OpenStream:
     async def send(self, message_id: int, payload: bytes, *, key: bytes = b"", event_time: int = 0) -> None:
         """Take a message to be sent; returns when there is room for the next one. Ids grow.
 
-        A message up to the point of reference is there already, and is passed over. Raises what ended the source;
-        DeadlineError when the listener has said nothing for too long.
+        A message up to the point of reference is there already, and is passed over. One without payload moves the point
+        of reference, and is no row for who reads. Raises what ended the source; DeadlineError when the listener has
+        said nothing for too long: the message was taken all the same.
         """
         if self.ends:
             raise MisuseError(f"stream {self.stream_id} is closed")
+        if MESSAGE_COUNTED_BYTES + len(key) + len(payload) > MESSAGE_FRAME_BYTES_MAX:
+            raise MisuseError(f"a message of {len(key) + len(payload)} bytes: a listener takes none of 1 MiB")
         head = message_head(self.stream_id, message_id, event_time, len(key), len(payload))
         if self.outbox.add(message_id, b"".join((head, key, payload))):
             await self._source.room(len(head) + len(key) + len(payload))
@@ -81,6 +93,7 @@ class OpenStream:
         """End the stream: returns when all of it is durable, and the listener knows that it has ended."""
         self.ends = True
         await self._source.until(lambda: self.ended, f"the end of stream {self.name} to be acknowledged")
+        self._source.forget(self)
 
 
 class Source:
@@ -99,6 +112,8 @@ class Source:
         self._held_bytes = 0
         self._elsewhere = ""  # where the listener has sent us
         self._failure: SosError | None = None
+        self._refusals = 0
+        self._turn = 0
         self._trouble = "it does not answer"
         self._heard = trio.current_time()
         self._work = trio.Event()
@@ -109,26 +124,40 @@ class Source:
         if stream_id in self._streams:
             raise MisuseError(f"stream {stream_id} is open already")
         stream = self._streams[stream_id] = OpenStream(self, stream_id, name)
-        await self.until(lambda: stream.known, f"stream {name}, which another connection may have")
+        try:
+            await self.until(lambda: stream.known, f"stream {name}, which another connection may have")
+        finally:
+            if not stream.known:
+                self.forget(stream)
         return stream
+
+    def forget(self, stream: OpenStream) -> None:
+        """It has ended, or was never opened: it may be opened again."""
+        if self._streams.get(stream.stream_id) is stream:
+            del self._streams[stream.stream_id]
 
     async def run(self) -> None:
         """Keep a connection until cancelled. Ends with what cannot be mended by another one, for all who wait."""
-        failures = 0
+        failures = tried = 0
         while True:
-            address = self._elsewhere or self._addresses[failures % len(self._addresses)]
-            self._elsewhere = ""
-            heard = self._heard
+            address = self._elsewhere or self._addresses[tried % len(self._addresses)]
+            sent_there, self._elsewhere = bool(self._elsewhere), ""
+            heard, connections = self._heard, self.connections
             try:
                 await self._converse(address)
             except (ConnectionLostError, DeadlineError) as error:
                 self._trouble = str(error)
             except SosError as error:
-                self._failure = error
-                self._tell()
-                return
+                self._trouble = str(error)
+                self._refusals += 1
+                refused_at_once = isinstance(error, ListenerRefusedError) and self.connections == connections
+                if refused_at_once or self._refusals > REFUSALS_MAX:
+                    self._failure = error
+                    self._tell()
+                    return
             failures = 1 if self._heard > heard else failures + 1
-            if not self._elsewhere:
+            tried += self._heard == heard and not sent_there  # an address that was good is asked first
+            if not self._elsewhere or failures > len(self._addresses):
                 await trio.sleep(_RETRY.pause_seconds(failures, random.random()))
 
     async def room(self, held_bytes: int) -> None:
@@ -162,12 +191,19 @@ class Source:
             self._work.set()
             async with background() as nursery:
                 nursery.start_soon(self._send, link)
-                while not isinstance(frame := await link.next_frame(), RestartFrame):
+                while not isinstance(frame := await self._next_frame(link), RestartFrame):
                     self._hear(frame)
-                self._elsewhere = frame.address
+                self._elsewhere = _usable(frame.address)
                 raise ConnectionLostError(f"{address} asked to connect again")
         finally:
             await link.aclose()
+
+    async def _next_frame(self, link: SourceLink) -> Frame:
+        while True:
+            with trio.move_on_after(SILENT_SECONDS):
+                return await link.next_frame()
+            if any(stream.waits_for_answer for stream in self._streams.values()):
+                raise ConnectionLostError(f"{link.address} has said nothing for {SILENT_SECONDS:g} s")
 
     async def _send(self, link: SourceLink) -> None:
         while True:
@@ -183,13 +219,19 @@ class Source:
     def _next_data(self, link: SourceLink) -> bytes:
         """What can be sent now; empty when that is nothing."""
         session, parts = link.session, list[bytes]()
-        for stream in list(self._streams.values()):
+        streams = list(self._streams.values())
+        for stream in streams:
             state = session.streams.state(stream.stream_id)
             if state in (StreamState.UNKNOWN, StreamState.CLOSED) and session.credits and self._wants_to_open(stream):
                 point = stream.outbox.point if stream.known and stream.outbox.point >= 0 else NOTHING_SEEN
                 notify = NotifyFrame(stream_id=stream.stream_id, stream_name=stream.name, point_of_reference=point)
                 parts.append(session.send(notify))
-            elif state is StreamState.OPEN:
+            elif state is StreamState.OPEN and not stream.known:  # of somebody here who did not wait for it
+                parts.append(session.send(EosFrame(stream_id=stream.stream_id)))
+        self._turn += 1  # so that each is the first now and then, however few credits there are
+        first = self._turn % max(1, len(streams))
+        for stream in streams[first:] + streams[:first]:
+            if session.streams.state(stream.stream_id) is StreamState.OPEN:
                 frames = stream.outbox.take(min(session.credits, MESSAGES_PER_SEND_MAX))
                 if frames:
                     session.spend(stream.stream_id, len(frames))
@@ -208,17 +250,21 @@ class Source:
         self._heard = trio.current_time()
         match frame:
             case NotifyAckFrame(stream_id=stream_id, accepted=True):
-                stream = self._streams[stream_id]
-                stream.refused_at, stream.known = None, True
-                self._held_bytes -= stream.outbox.acknowledge(frame.point_of_reference)
+                opened = self._streams.get(stream_id)
+                if opened is not None:
+                    opened.refused_at, opened.known = None, True
+                    self._held_bytes -= opened.outbox.acknowledge(frame.point_of_reference)
             case NotifyAckFrame(stream_id=stream_id):
-                self._streams[stream_id].refused_at = self._heard
+                if stream_id in self._streams:
+                    self._streams[stream_id].refused_at = self._heard
                 self._trouble = f"stream {stream_id} is open on another connection"
             case AckFrame(points=points):
                 for stream_id, point in points:
-                    stream = self._streams[stream_id]
-                    self._held_bytes -= stream.outbox.acknowledge(point)
-                    stream.ended = stream.end_said
+                    acknowledged = self._streams.get(stream_id)
+                    if acknowledged is not None:
+                        self._held_bytes -= acknowledged.outbox.acknowledge(point)
+                        acknowledged.ended = acknowledged.end_said
+                    self._refusals = 0
             case _:
                 pass
         self._work.set()
@@ -227,6 +273,15 @@ class Source:
     def _tell(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _usable(address: str) -> str:
+    """Where a listener sends us; empty if that is nowhere."""
+    try:
+        split_address(address)
+    except MisuseError:
+        return ""
+    return address
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ListenerRefusedError(ProtocolError):
-    """The listener ended the connection with a reason, which connecting again does not change."""
+    """The listener ended the connection with a reason. In answer to HELLO, connecting again does not change it."""
 
 
 class SourceLink:

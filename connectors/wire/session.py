@@ -1,8 +1,8 @@
 """One connection as a state machine, for all four roles: which frame may come next, and what then may follow.
 
-Pure. The legal moves are data: `SESSION_MOVES` for the connection, `STREAM_MOVES` for each stream, `round.ROUND_MOVES`
-for the two-phase commit in a sink's connection. Whoever opens the connection says HELLO; a source connector opens one
-to a listener, a relay opens one to a sink connector.
+Pure. The legal moves are data: `SESSION_MOVES` for the connection, `STREAM_MOVES` for each stream, and
+`two_phase_round.ROUND_MOVES` for the two-phase commit in a sink's connection. Whoever opens the connection says HELLO;
+a source connector opens one to a listener, a relay opens one to a sink connector.
 """
 
 from __future__ import annotations
@@ -96,6 +96,8 @@ class ConnectorSession:
         self.role = role
         self.state = SessionState.CONNECTED
         self.credits = 0
+        self.unpaid_notifications = 0
+        """So many came without a credit, which they are not to be given back."""
         self.streams = StreamTable(streams_max=streams_max)
         self.round = TwoPhaseRound() if role in _OF_SINKS else None
         self._our_side = Side.OPENER if role in _OPENERS else Side.TAKER
@@ -203,7 +205,10 @@ class ConnectorSession:
                 self.credits -= 1
             case NotifyFrame():
                 self.streams.see(frame)
-                self.credits = max(0, self.credits - 1)
+                if self.credits:
+                    self.credits -= 1
+                else:
+                    self.unpaid_notifications += 1
             case AckFrame(credits=more):
                 self.streams.see(frame)
                 self._add_credits(more)

@@ -59,13 +59,17 @@ class StreamTable:
     """
 
     def __init__(self, *, streams_max: int = STREAMS_MAX) -> None:
-        self._states: dict[int, StreamState] = {}
+        self._states: dict[int, StreamState] = {}  # of those in use
+        self._closed: dict[int, None] = {}  # the last of those that were, for what is acknowledged late
         self._streams_max = streams_max
         self.open_points: dict[int, int] = {}
 
     def state(self, stream_id: int) -> StreamState:
         """Where a stream is."""
-        return self._states.get(stream_id, StreamState.UNKNOWN)
+        state = self._states.get(stream_id)
+        if state is None:
+            return StreamState.CLOSED if stream_id in self._closed else StreamState.UNKNOWN
+        return state
 
     def see(self, frame: Frame) -> None:
         """Make the move of a frame that was sent or received. ProtocolError when it is not allowed."""
@@ -75,7 +79,7 @@ class StreamTable:
                     self._refuse_message(stream_id, message_id)
             case NotifyFrame(stream_id=stream_id):
                 if stream_id not in self._states and len(self._states) >= self._streams_max:
-                    raise ProtocolError(f"more than {self._streams_max} streams on one connection")
+                    raise ProtocolError(f"more than {self._streams_max} streams open on one connection")
                 self._move(stream_id, StreamMove.NOTIFY)
             case NotifyAckFrame(stream_id=stream_id, accepted=True):
                 self._move(stream_id, StreamMove.ACCEPT)
@@ -97,7 +101,17 @@ class StreamTable:
         after = STREAM_MOVES.get((before, move))
         if after is None:
             raise ProtocolError(f"{move.value} for stream {stream_id}, which is {before.value}")
-        self._states[stream_id] = after
+        if after is StreamState.CLOSED:
+            self._close(stream_id)
+        else:
+            self._closed.pop(stream_id, None)
+            self._states[stream_id] = after
+
+    def _close(self, stream_id: int) -> None:
+        self._states.pop(stream_id, None)
+        self._closed.setdefault(stream_id)
+        if len(self._closed) > self._streams_max:
+            del self._closed[next(iter(self._closed))]
 
     def _refuse_message(self, stream_id: int, message_id: int) -> None:
         self._move(stream_id, StreamMove.MESSAGE)  # says what is wrong with the stream

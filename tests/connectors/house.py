@@ -97,6 +97,7 @@ class House:
         self.volume = volume
         self.sources = sources
         self.ends: list[trio.abc.Stream] = []
+        self.failed: list[Exception] = []  # conversations, for a reason that nobody foresaw
         self._nursery = nursery
 
     async def dial(self, address: str = "") -> trio.abc.Stream:
@@ -106,7 +107,11 @@ class House:
 
         async def converse() -> None:
             outside: Any = FromOutside(there)
-            await self.sources.converse(outside)
+            try:
+                await self.sources.converse(outside)
+            except Exception as error:
+                self.failed.append(error)
+                raise
             await there.aclose()
 
         self._nursery.start_soon(converse)

@@ -111,6 +111,30 @@ async def test_a_log_that_ends_with_its_streams_goes_on_there() -> None:
     assert log.durable.points == dict.fromkeys(range(STREAMS), message_id - 2)
 
 
+@pytest.mark.usefixtures("small")
+async def test_a_file_without_rows_is_left_too() -> None:
+    """Messages without payload: points of reference move, and no file gets another name by it."""
+    volume, sender = MemoryVolume("v"), Listening()
+    for start in range(0, 60, 20):
+        log = await opened(volume)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(log.run)
+            if not start:
+                await feed(log, sender, 0)
+            for message_id in range(start + 1, start + 20):
+                log.intake.add(encode(MessageFrame(1, message_id, 0, b"", b"")), rows=0)
+                log.intake.share_of(sender).points[1] = log.accepted.points[1] = message_id
+                log.wake()
+                while sender.told.get(1) != message_id:
+                    await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        log = await opened(volume)
+        assert (log.durable.points[1], log.next_sequence) == (start + 19, STREAMS)
+    files = (await volume.list(places.LOG)).entries
+    assert len(files) == 2
+    assert all(file.size < 3000 for file in files)
+
+
 async def _has_streams(volume: MemoryVolume) -> bool:
     try:
         return bool(await names(volume, places.STREAMS))

@@ -87,11 +87,24 @@ async def test_a_file_that_is_shorter_than_what_was_sent_of_it(tmp_path: Path, s
         await read(path, start)
 
 
-async def test_a_line_that_is_too_long(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [b"", b"\n"])
+async def test_a_line_that_is_too_long(tmp_path: Path, end: bytes) -> None:
     path = tmp_path / "f"
-    path.write_bytes(b"x" * (LINE_BYTES_MAX + (1 << 20)))
-    with pytest.raises(MisuseError, match="a line of more than"):
+    path.write_bytes(b"first\n" + b"x" * (LINE_BYTES_MAX + 1) + end)
+    with pytest.raises(MisuseError, match=r"a line of more than .* at offset 6"):
         await read(path)
+
+
+def test_a_first_line_that_still_grows_is_no_identity_yet(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"hel")
+    file = LineFile(path)
+    assert file.first_line() is None
+    path.write_bytes(b"hello\nmore")
+    assert file.first_line() == b"hello"
+    assert file.stream_id("p") == LineFile(path).stream_id("p")
+    path.write_bytes(bytes(9000))
+    assert file.first_line() == bytes(4096)
 
 
 def test_handles_are_closed(tmp_path: Path) -> None:

@@ -119,3 +119,10 @@ def test_nothing_is_taken_before_the_handshake() -> None:
     session = ConnectorSession(ConnectorRole.LISTENER)
     session.receive(encode(MessageFrame(1, 1, 0, b"", b"x")))
     assert session.next_messages() is None
+
+
+def test_a_run_of_nothing_new() -> None:
+    session = listener()
+    session.receive(encode(MessageFrame(2, 3, 0, b"", b"x")) + encode(MessageFrame(2, 2, 0, b"", b"x")))
+    run = session.next_messages()
+    assert run == (2, 0, [], {})

@@ -328,3 +328,29 @@ def test_a_commit_is_not_decided_before_the_vote() -> None:
     relay, _ = play(ConnectorRole.RELAY, ConnectorRole.SINK, *STREAMING, enclose(PHASE_1))
     with pytest.raises(MisuseError, match="before it was voted on"):
         relay.send(enclose(COMMIT))
+
+
+def test_streams_that_were_closed_make_room_for_others() -> None:
+    source = ConnectorSession(ConnectorRole.SOURCE, streams_max=1)
+    source.send(HELLO)
+    source.receive(encode(OK))
+    assert source.next_frame() == OK
+    for stream_id in (1, 2, 3):
+        source.send(NotifyFrame(stream_id=stream_id, stream_name="s", point_of_reference=0))
+        source.receive(encode(NotifyAckFrame(accepted=True, stream_id=stream_id, point_of_reference=0)))
+        assert source.next_frame() is not None
+        source.send(EosFrame(stream_id=stream_id))
+    source.receive(encode(AckFrame(credits=1, points=((3, 0),))))
+    assert source.next_frame() is not None
+    source.receive(encode(AckFrame(credits=1, points=((1, 0),))))
+    with pytest.raises(ProtocolError, match="not introduced"):
+        source.next_frame()
+
+
+def test_messages_that_were_encoded_before() -> None:
+    source, _ = play(ConnectorRole.SOURCE, ConnectorRole.LISTENER, HELLO, OK, NOTIFY, ACCEPT)
+    source.spend(1, 2)
+    assert source.credits == 0
+    for stream_id, messages in ((1, 1), (2, 0)):
+        with pytest.raises(MisuseError):
+            source.spend(stream_id, messages)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 
 from connectors.listener.settings import ProtocolSettings
-from connectors.source.source import Source
+from connectors.source.source import SILENT_SECONDS, Source
 from connectors.source.source_link import ListenerRefusedError
 from journal.nurseries import background
 from sos_client.wire.errors import DeadlineError, MisuseError
@@ -52,11 +53,11 @@ async def test_everything_arrives_once_and_in_order() -> None:
             await stream.send(n, b"%d" % n, key=b"k", event_time=n)
         await stream.flush()
         assert stream.point_of_reference == 99
+        with pytest.raises(MisuseError, match="open already"):
+            await source.open_stream(1, "s")
         await stream.aclose()
         with pytest.raises(MisuseError, match="closed"):
             await stream.send(100, b"")
-        with pytest.raises(MisuseError, match="open already"):
-            await source.open_stream(1, "s")
         assert await payloads(house) == [b"%d" % n for n in range(100)]
 
 
@@ -103,6 +104,76 @@ async def test_a_stream_that_another_has_is_waited_for(autojump_clock: trio.test
             nursery.start_soon(end_later)
             assert (await second.open_stream(1, "s")).point_of_reference == 4
             assert trio.current_time() >= 10
+
+
+async def test_a_busy_stream_leaves_credits_to_others(autojump_clock: trio.testing.MockClock) -> None:
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial) as source:
+        busy = await source.open_stream(1, "busy")
+
+        async def write() -> None:
+            for n in range(100_000):
+                await busy.send(n, b"x")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await trio.lowlevel.checkpoint()
+            with trio.fail_after(10):
+                other = await source.open_stream(2, "other")
+                await other.send(1, b"y")
+                await other.flush()
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_listener_that_has_lost_its_volume_is_asked_again(autojump_clock: trio.testing.MockClock) -> None:
+    volume = MemoryVolume("v")
+    async with listening(volume, SETTINGS) as house, sourcing(house.dial) as source:
+        stream = await source.open_stream(1, "s")
+        ingest = house.sources._ingest
+        house.sources._ingest = None
+        await house.ends[-1].aclose()
+        await stream.send(1, b"1")
+        await trio.sleep(10)
+        house.sources._ingest = ingest
+        await stream.flush()
+        assert await payloads(house) == [b"1"]
+
+
+async def test_a_connection_that_says_nothing_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    async with listening(settings=SETTINGS) as house:
+        silent: list[trio.abc.Stream] = []
+
+        async def dial(address: str) -> trio.abc.Stream:
+            stream = await house.dial(address)
+            if not silent:
+                silent.append(stream)
+            return stream
+
+        async with sourcing(dial) as source:
+            stream = await source.open_stream(1, "s")
+            house.sources.ingest.wake = lambda: None  # type: ignore[union-attr, method-assign]
+            await stream.send(1, b"1")
+            await trio.sleep(SILENT_SECONDS + 1)
+            del house.sources.ingest.wake  # type: ignore[union-attr]
+            await stream.flush()
+            assert source.connections > 1
+
+
+async def test_streams_that_have_ended_are_opened_again() -> None:
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial) as source:
+        for n in range(30):
+            stream = await source.open_stream(1, "s")
+            await stream.send(n, b"%d" % n)
+            await stream.aclose()
+        assert await payloads(house) == [b"%d" % n for n in range(30)]
+
+
+async def test_a_message_that_no_listener_takes() -> None:
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial) as source:
+        stream = await source.open_stream(1, "s")
+        with pytest.raises(MisuseError, match="1 MiB"):
+            await stream.send(1, bytes(1 << 20))
+        await stream.send(1, b"1")
+        await stream.flush()
 
 
 async def test_who_is_refused_is_told_why() -> None:
