@@ -99,6 +99,13 @@ class Full:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """The member answers that its disk has failed: of as much use as a silent one, and may come back."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
     """The member is ours: it refuses every older claim from now on."""
 
@@ -151,7 +158,7 @@ class Written:
 
 
 MemberAnswer: TypeAlias = (
-    Told | Gone | Silent | Full | Granted | Overtaken | Early | Assembled | NotAssembled | Extended | Written
+    Told | Gone | Silent | Failing | Full | Granted | Overtaken | Early | Assembled | NotAssembled | Extended | Written
 )
 
 
@@ -172,6 +179,7 @@ class TakeoverRefusal:
     reason: Reason
     missing: frozenset[Member] = frozenset()
     lost: frozenset[Member] = frozenset()
+    failing: frozenset[Member] = frozenset()  # of those missing, who say that their disks have failed
     full: frozenset[Member] = frozenset()
     spent: frozenset[Member] = frozenset()  # claimed with the last epoch: they can be read, and never be claimed again
     early: frozenset[Member] = frozenset()  # their clocks do not let them take our claim yet

@@ -33,6 +33,7 @@ from journal.takeover.messages import (
     Early,
     Extend,
     Extended,
+    Failing,
     FenceMember,
     Full,
     Gone,
@@ -89,6 +90,7 @@ class Takeover:
     silent: frozenset[Member] = _NOBODY
     gone: frozenset[Member] = _NOBODY
     refusing: frozenset[Member] = _NOBODY  # claimed by somebody newer
+    failing: frozenset[Member] = _NOBODY  # of the silent, who say that their disks have failed
     full: frozenset[Member] = _NOBODY
     headless: frozenset[SegmentName] = frozenset()  # segments whose header some copy has damaged
     spent: frozenset[Member] = _NOBODY  # claimed with the last epoch that a header can have: no owner can claim them
@@ -245,6 +247,8 @@ def _note(state: Takeover, answer: MemberAnswer) -> Takeover:
             return replace(state, gone=state.gone | {member})
         case Silent(member=member):
             return replace(state, silent=state.silent | {member})
+        case Failing(member=member):
+            return replace(state, silent=state.silent | {member}, failing=state.failing | {member})
         case Full(member=member):
             return replace(state, full=state.full | {member})
         case Granted(member=member):
@@ -432,7 +436,8 @@ def _refuse(state: Takeover, reason: Reason, *, lsn: int | None = None, detail: 
     refusal = TakeoverRefusal(
         reason=reason, missing=missing, lost=state.lost, full=full, spent=spent, lsn=lsn, detail=detail
     )
-    return replace(state, phase=Phase.REFUSED, refusal=replace(refusal, early=early, doubtful=doubtful(state)))
+    refusal = replace(refusal, failing=state.failing & missing, early=early, doubtful=doubtful(state))
+    return replace(state, phase=Phase.REFUSED, refusal=refusal)
 
 
 _STEPS = {

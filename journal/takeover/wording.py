@@ -15,7 +15,17 @@ from journal.errors import (
     refused,
 )
 from journal.records.chain_rules import newest
-from journal.takeover.messages import Early, FenceMember, Full, Gone, MemberAnswer, Overtaken, Reason, Silent
+from journal.takeover.messages import (
+    Early,
+    Failing,
+    FenceMember,
+    Full,
+    Gone,
+    MemberAnswer,
+    Overtaken,
+    Reason,
+    Silent,
+)
 from journal.takeover.takeover import doubtful
 from sos_client.wire.errors import ErrorCode, RefusedError
 
@@ -28,6 +38,9 @@ _NEWER_CLAIM: Final = frozenset({ErrorCode.STALE_EPOCH, ErrorCode.FENCED})
 _FULL: Final = (
     "make room on their disks, or lower `storage.reserve_bytes` there for as long as it takes to clean up, or raise "
     "their quota or number of objects; until then the volume can be read with --servers"
+)
+_FAILING: Final = (
+    "these servers' logs say what failed; restart sos-server there when the disk works, or replace the member"
 )
 _IN_DOUBT: Final = (
     "these servers call the newest segment damaged, so that acknowledged records may be missing at its end there; "
@@ -68,6 +81,8 @@ def meaning_of(request: Ask | Read | FenceMember | Extend | Write, error: Refuse
         return Gone(member=member)
     if error.code in FULL:
         return Full(member=member)
+    if error.code is ErrorCode.IO_ERROR:
+        return Failing(member=member)
     if error.code in (ErrorCode.AUTH, ErrorCode.DENIED):
         raise journal_error(JournalCode[error.code.name], f"{member}: {error.message}")
     return Silent(member=member)
@@ -77,15 +92,19 @@ def refusal_of(volume: str, state: Takeover) -> JournalError:
     """Why this process is not the owner, in words."""
     refusal = state.refusal
     assert refusal is not None
-    missing, lost, full, spent = map(_names, (refusal.missing, refusal.lost, refusal.full, refusal.spent))
+    lost, full, spent, failing = map(_names, (refusal.lost, refusal.full, refusal.spent, refusal.failing))
+    missing, silent = _names(refusal.missing), _names(refusal.missing - refusal.failing)
     early, in_doubt = _names(refusal.early), _names(refusal.doubtful)
     match refusal.reason:
         case Reason.MISSING:
             what = f"too few members of volume {volume} answer"
-            found = [("not answering", missing), ("lost", lost), ("claimed for ever", spent), ("full", full)]
+            found = [("not answering", silent), ("disk fails", failing), ("lost", lost)]
+            found += [("claimed for ever", spent), ("full", full)]
             found.append((f"not ready for epoch {state.epoch}", early))
             parts = "; ".join(f"{how}: {members}" for how, members in found if members)
             message = f"{what} ({parts})" if parts else what
+            if failing:
+                message += f"; {_FAILING}"
             if spent:
                 message += f"; {_SPENT}"
             if early:

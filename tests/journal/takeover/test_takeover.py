@@ -17,6 +17,7 @@ from journal.takeover.messages import (
     Assembled,
     Extend,
     Extended,
+    Failing,
     FenceMember,
     Full,
     Gone,
@@ -284,6 +285,18 @@ def test_members_without_room_are_not_called_silent() -> None:
     assert "reserve_bytes" in error.message
     assert meaning_of(Ask(member=A), RefusedError(ErrorCode.NO_SPACE, free=0)) == Full(member=A)
     assert meaning_of(Ask(member=A), RefusedError(ErrorCode.QUOTA, used=1, quota=1)) == Full(member=A)
+
+
+def test_members_whose_disks_fail_are_not_called_silent() -> None:
+    failed = RefusedError(ErrorCode.IO_ERROR, reason="the store needs a restart")
+    assert meaning_of(Ask(member=B), failed) == Failing(member=B)
+    state = begin(A, B, C).receive(told(A, 1)).receive(Failing(member=B)).receive(Silent(member=C))
+    assert state.refusal is not None
+    assert state.refusal.missing == {B, C}, "both may come back"
+    error = refusal_of("payments", state)
+    assert error.code is JournalCode.UNAVAILABLE
+    assert "not answering: C:7400; disk fails: B:7400" in error.message
+    assert "restart" in error.message
 
 
 def test_a_member_that_was_claimed_for_ever_takes_no_part_and_spoils_no_epoch() -> None:
