@@ -107,19 +107,19 @@ BOTH = _seeds("ABC", "ABC")
 
 # Writer 0's record reaches A alone; writer 1 takes over without A. Then A has a tail behind the back-link.
 ABANDONED = (
-    "0 writes", "0 follows A", "1 starts with ABC", "1 Ask, without A", "1 Fence B", "1 Fence C",
+    "0 writes", "0 follows A", "1 starts with ABC", "1 Ask, without A", "1 FenceMember B", "1 FenceMember C",
     "1 Read, without None", "1 assembles", "1 Extend B", "1 Extend C", "1 Write B", "1 Write C",
 )  # fmt: skip
 # Writer 1 takes over with all three, and all three get its header.
 SECOND_EPOCH = (
-    "0 writes", "0 follows A", "0 follows B", "0 follows C", "1 starts with ABC", "1 Ask, without None", "1 Fence A",
-    "1 Fence B", "1 Fence C", "1 Read, without None", "1 assembles", "1 Extend A", "1 Extend B", "1 Write A",
-    "1 Write B", "1 follows C", "1 fills C",
+    "0 writes", "0 follows A", "0 follows B", "0 follows C", "1 starts with ABC", "1 Ask, without None",
+    "1 FenceMember A", "1 FenceMember B", "1 FenceMember C", "1 Read, without None", "1 assembles", "1 Extend A",
+    "1 Extend B", "1 Write A", "1 Write B", "1 follows C", "1 fills C",
 )  # fmt: skip
 # C has nothing, and writer 1 takes over without it.
 WITHOUT_C = (
-    "0 writes", "0 follows A", "0 follows B", "1 starts with ABC", "1 Ask, without C", "1 Fence A", "1 Fence B",
-    "1 Read, without None", "1 assembles", "1 Extend A", "1 Extend B", "1 Write A", "1 Write B",
+    "0 writes", "0 follows A", "0 follows B", "1 starts with ABC", "1 Ask, without C", "1 FenceMember A",
+    "1 FenceMember B", "1 Read, without None", "1 assembles", "1 Extend A", "1 Extend B", "1 Write A", "1 Write B",
 )  # fmt: skip
 # Writer 1 has trimmed the log up to its own segment, with a snapshot of what was before on A and B; C has none.
 TRIMMED = (
@@ -129,8 +129,8 @@ TRIMMED = (
 # And then C, too, has all of it, A is gone, and D takes its place.
 WITH_D = (
     *TRIMMED, "1 fills C", "1 deletes on C", "wipes at A", "1 changes members with ABCD", "1 Ask, without None",
-    "1 Fence B", "1 Fence C", "1 Fence D", "1 Read, without None", "1 assembles", "1 Extend B", "1 Extend C",
-    "1 Write B", "1 Write C", "1 Write B", "1 Write C",
+    "1 FenceMember B", "1 FenceMember C", "1 FenceMember D", "1 Read, without None", "1 assembles", "1 Extend B",
+    "1 Extend C", "1 Write B", "1 Write C", "1 Write B", "1 Write C",
 )  # fmt: skip
 
 SCENARIOS = (
