@@ -390,6 +390,26 @@ def test_a_record_that_does_not_fit_is_damage_and_named(change: Change) -> None:
     assert caught.value.code == JournalCode.DAMAGED
 
 
+def test_a_writers_own_record_that_does_not_fit_is_its_mistake() -> None:
+    written = Written()
+    written.add(PutChange(path="file"), b"abc")
+    image = written.image
+    before = image.tree_bytes
+    assert image.item_count == image.tree.file_count + len(image.operations)
+    change = AppendChange(path="none", size=0)
+    _, header = encode_record(
+        kind=Kind.APPEND, lsn=image.lsn, acknowledged_lsn=Lsn(0), time_ms=10**13, meta=b"", chain=image.chain
+    )
+    with pytest.raises(AssertionError, match="does not fit its own tree"):
+        image.apply_own(header, change)
+    put = PutChange(path="dir/file")
+    _, header = encode_record(
+        kind=Kind.PUT, lsn=image.lsn, acknowledged_lsn=Lsn(0), time_ms=10**13, meta=b"", chain=image.chain
+    )
+    assert image.apply_own(header, put) is not None
+    assert image.tree_bytes > before
+
+
 def test_a_record_that_does_not_follow_is_refused() -> None:
     image = Image()
     _, header = encode_record(

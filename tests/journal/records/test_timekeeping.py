@@ -116,6 +116,15 @@ def test_a_machine_that_has_slept_gives_right_times_as_soon_as_a_segment_begins(
     assert not timekeeper.has_slept
 
 
+def test_what_would_be_said_at_the_beginning_of_a_segment_is_not_late_by_a_sleep() -> None:
+    slept_ms = 0
+    timekeeper = Timekeeper(last_ms=0, asleep_ms=lambda: slept_ms)
+    timekeeper.next_ms(1000, 0)
+    slept_ms = 8 * HOUR_MS
+    assert timekeeper.now_ms(2000 + 8 * HOUR_MS, 1000) == 2000 + 8 * HOUR_MS
+    assert timekeeper.next_ms(2000 + 8 * HOUR_MS, 1000) == 2000, "asking changes nothing"
+
+
 def test_sleep_that_was_followed_once_explains_no_later_jump() -> None:
     slept_ms = 0
     timekeeper = Timekeeper(last_ms=0, asleep_ms=lambda: slept_ms)

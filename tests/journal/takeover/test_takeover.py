@@ -144,6 +144,16 @@ def test_somebody_else_is_quicker() -> None:
     assert state.refusal.reason is Reason.OVERTAKEN
 
 
+def test_what_somebody_else_has_claimed_since_is_left_to_them() -> None:
+    for unless_above, phase in ((2, Phase.REFUSED), (3, Phase.FENCING)):
+        state = dataclasses.replace(begin(A, B, C), unless_above=unless_above)
+        for who, epoch in ((A, 2), (B, 3), (C, 2)):
+            state = state.receive(told(who, epoch))
+        assert state.phase is phase
+        assert state.epoch == (0 if phase is Phase.REFUSED else 4), "nobody was claimed"
+    assert state.refusal is None
+
+
 def test_a_member_that_was_claimed_by_somebody_newer_before_it_was_read_does_not_count() -> None:
     state = fencing()
     for who in (A, B, C):
