@@ -62,7 +62,7 @@ Examples:
 @click.option("--tls-cert", type=_FILE, help="Certificate chain for sources and Spark (PEM).")
 @click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
 @click.option("--tokens", type=_FILE, help="Tokens of Spark's readers; see `sos-server token`.")
-@click.option("--insecure", is_flag=True, help="Listen beyond loopback without TLS and tokens.")
+@click.option("--insecure", is_flag=True, help="Listen beyond loopback: sources show no token, even in TLS.")
 @click.option("--token-file", type=_FILE, help="Token for the SOS servers; or the token itself in SOS_TOKEN.")
 @click.option("--tls", is_flag=True, help="Speak TLS with the SOS servers.")
 @click.option(

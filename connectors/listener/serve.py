@@ -114,9 +114,12 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume) -> None:
     files = settings.files
     log = EventLog(least=Level[files.log_level.upper()])
     bridge_logging(log)
-    tls = files.tls is not None
-    check_exposure(files.listen, tls=tls, tokens=files.tokens is not None, insecure=files.insecure)
-    check_exposure(settings.listen, tls=tls, tokens=False, insecure=files.insecure)  # a source has none to show
+    check_exposure(files.listen, tls=files.tls is not None, tokens=files.tokens is not None, insecure=files.insecure)
+    if not (files.insecure or settings.listen.loopback):
+        raise SettingsError(
+            f"{settings.listen} can be reached from other machines, and sources show no token: whoever reaches "
+            "it writes. Listen on 127.0.0.1, or say --insecure where only those can reach it who may"
+        )
     if files.exit_with_handle is not None:
         check_pipe(files.exit_with_handle)
     allow_connections(dataclasses.replace(_LIMITS, connections_max=2 * _LIMITS.connections_max))  # files', too
