@@ -17,9 +17,6 @@ class ActiveStreams(Generic[OwnerT]):
         self._owners: dict[int, OwnerT] = {}
         self._streams: dict[OwnerT, set[int]] = {}
 
-    def __len__(self) -> int:
-        return len(self._owners)
-
     def take(self, stream_id: int, owner: OwnerT) -> OwnerT:
         """Whose the stream is: this owner's from now on, if it was nobody's."""
         present = self._owners.setdefault(stream_id, owner)

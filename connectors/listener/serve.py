@@ -46,7 +46,6 @@ class ListenSettings:
     files: ServeSettings
     listen: Address
     protocol: ProtocolSettings
-    drain_to: str = ""
 
 
 class RunningListener:
@@ -54,7 +53,6 @@ class RunningListener:
 
     def __init__(self, settings: ListenSettings, log: EventLog, open_volume: OpenVolume) -> None:
         """Reads tokens and certificates and binds both addresses; SettingsError when anything of it is wrong."""
-        self._settings = settings
         self._log = log
         self._open_volume = open_volume
         self.sources = Sources(settings.protocol, log)
@@ -80,7 +78,7 @@ class RunningListener:
     async def stop(self) -> None:
         """Take nobody more, send the sources away, let a standby have the volume; within a bounded time."""
         self.listener.stop()
-        await self.sources.stop(self._settings.drain_to)
+        await self.sources.stop()
         await self.service.stop()
 
     def reload(self) -> None:

@@ -57,7 +57,6 @@ class SourceSession:
         """`on_greeted` is called with a HELLO that is right; what it raises ends the connection."""
         self.hello: HelloFrame | None = None
         self.messages = 0
-        self.repeated = 0
         self._stream = stream
         self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
         self._log = log
@@ -218,7 +217,6 @@ class SourceSession:
         share = self._log.intake.share_of(self)
         share.credits += run.frames
         self.messages += run.taken
-        self.repeated += run.frames - run.taken
         if run.pieces:
             self._log.intake.add(b"".join(run.pieces), rows=run.taken)
             share.points.update(run.points)
@@ -242,7 +240,6 @@ class SourceSession:
         share, streams = self._log.intake.share_of(self), self._log.accepted
         share.credits += 1
         if frame.message_id <= streams.points[frame.stream_id]:
-            self.repeated += 1
             return
         self._log.intake.add(encode(frame), rows=1 if frame.payload else 0)
         self.messages += 1

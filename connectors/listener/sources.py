@@ -47,14 +47,6 @@ class Sources:
         self._moved_to: str | None = None
 
     @property
-    def connections(self) -> int:
-        return len(self._sessions)
-
-    @property
-    def active_streams(self) -> int:
-        return len(self._active)
-
-    @property
     def ingest(self) -> IngestLog | None:
         """The log, while this process owns its volume."""
         return self._ingest
