@@ -1,4 +1,4 @@
-"""`sos-connector listen`: takes what source connectors send, and serves it to Spark."""
+"""`sos-connector listen`: takes what source connectors send, and serves it to readers."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ Examples:
     help="Local copy of the volume. A cache: losing it loses nothing.",
 )
 @click.option("--listen", default="127.0.0.1:7431", show_default=True, metavar="HOST:PORT", help="For sources.")
-@click.option("--files", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT", help="For Spark; 0 picks one.")
-@click.option("--advertise", default="", metavar="HOST:PORT", help="Where Spark is sent; default: where it listens.")
+@click.option(
+    "--files", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT", help="For readers; 0 picks one."
+)
+@click.option("--advertise", default="", metavar="HOST:PORT", help="Where readers are sent; default: where it listens.")
 @click.option("--cookie", help="What HELLO must carry (default: nothing; with --wallaroo what Wallaroo carries).")
 @click.option("--protocol-version", default=SOURCE_VERSION, show_default=True, help="What HELLO must say.")
 @click.option("--wallaroo", is_flag=True, help="Defaults as in Wallaroo.")
@@ -59,9 +61,9 @@ Examples:
     "--credits", type=click.IntRange(1, 1 << 20), default=CREDITS, show_default=True, help="Messages on their way."
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
-@click.option("--tls-cert", type=_FILE, help="Certificate chain for sources and Spark (PEM).")
+@click.option("--tls-cert", type=_FILE, help="Certificate chain for sources and readers (PEM).")
 @click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
-@click.option("--tokens", type=_FILE, help="Tokens of Spark's readers; see `sos-server token`.")
+@click.option("--tokens", type=_FILE, help="Tokens of readers; see `sos-server token`.")
 @click.option("--insecure", is_flag=True, help="Listen beyond loopback: sources show no token, even in TLS.")
 @click.option("--token-file", type=_FILE, help="Token for the SOS servers; or the token itself in SOS_TOKEN.")
 @click.option("--tls", is_flag=True, help="Speak TLS with the SOS servers.")
@@ -79,8 +81,8 @@ Examples:
 def listen_command(**options: Any) -> None:
     """Take messages from source connectors until SIGTERM.
 
-    Prints `files HOST:PORT` (what Spark reads from) and `ready HOST:PORT` (for sources). A message is acknowledged when
-    it is durable on the servers. Logs go to stderr, one JSON object a line.
+    Prints `files HOST:PORT` (for readers: the file protocol) and `ready HOST:PORT` (for sources). A message is
+    acknowledged when it is durable on the servers. Logs go to stderr, one JSON object a line.
     """
     try:
         settings = _settings(options)
