@@ -217,6 +217,9 @@ class ServedVolume(Volume, Protocol):
     async def claim(self, path: str, claim: PathClaim, *, operation: OperationId, whose: str = "") -> None:
         """As a volume's. `whose`: the name of the client's token, for its share of the room that claims have."""
 
+    async def pin(self, name: str, *, lsn: int, seconds: int, operation: OperationId, whose: str = "") -> None:
+        """As a volume's, with a share of the room that pins have."""
+
     def admit(self, operation: OperationId, whose: bytes) -> None:
         """Before each change: whose client makes it, as the digest of a token. UNAVAILABLE if theirs take too much."""
 

@@ -167,9 +167,12 @@ class Conversation:
             return await run(volume, request)
         with changing_shared(f"{type(request).__name__} was worked on", foreseen=(JournalError,)):
             self._admit(volume, request)
-            if isinstance(request, m.ClaimRequest):
-                whose = self._grant.name if self._with.access.required else ""
-                return await requests.claim(volume, request, whose=whose)
+            whose = self._grant.name if self._with.access.required else ""
+            match request:
+                case m.ClaimRequest():
+                    return await requests.claim(volume, request, whose=whose)
+                case m.PinRequest():
+                    return await requests.pin(volume, request, whose=whose)
             return await run(volume, request)
 
     async def _read(self, request: m.ReadRequest) -> None:

@@ -118,8 +118,9 @@ async def mark(volume: Volume, request: m.MarkRequest) -> m.DoneAnswer:
     return m.DoneAnswer(epoch=volume.epoch, applied=True)
 
 
-async def pin(volume: Volume, request: m.PinRequest) -> m.DoneAnswer:
-    await volume.pin(request.name, lsn=request.lsn, seconds=request.seconds, operation=request.stamp.operation)
+async def pin(volume: ServedVolume, request: m.PinRequest, *, whose: str = "") -> m.DoneAnswer:
+    operation = request.stamp.operation
+    await volume.pin(request.name, lsn=request.lsn, seconds=request.seconds, operation=operation, whose=whose)
     return m.DoneAnswer(epoch=volume.epoch, applied=True)
 
 

@@ -84,6 +84,7 @@ class Image:
         self.tree = FileTree()
         self.uploads: dict[int, Upload] = {}
         self.pins: dict[str, PinChange] = {}
+        self.pins_whose: dict[str, str] = {}  # in no record: those that were set through this service
         self.claims = PathClaims()
         self.operations = OperationWindow()
         self.keeps_answers = True

@@ -197,12 +197,12 @@ def check_release(image: Image, path: str, claim: PathClaim) -> bool:
 
 
 def check_pin(
-    image: Image, name: str, lsn: int, seconds: float, *, kept: range, now_ms: int, written_ms: int
+    image: Image, name: str, lsn: int, seconds: float, *, kept: range, now_ms: int, written_ms: int, whose: str = ""
 ) -> PinChange:
-    """The pin to write; `kept`: the LSNs that can be read now. BAD_REQUEST, OUT_OF_RETENTION.
+    """The pin to write; `kept`: the LSNs that can be read now. BAD_REQUEST, OUT_OF_RETENTION, TOO_LARGE.
 
     It ends so long after `now_ms`. `written_ms`: no record is given an earlier time, so the image will have no more
-    pins than those that end after it.
+    pins than those that end after it. One client (`whose`) may have half of the room that the others leave.
     """
     if not 0 <= seconds <= PIN_SECONDS_MAX:
         raise refused(JournalCode.BAD_REQUEST, f"a pin holds for up to {PIN_SECONDS_MAX} seconds")
@@ -212,9 +212,17 @@ def check_pin(
         raise refused(JournalCode.OUT_OF_RETENTION, f"LSN {lsn} is older than what is kept")
     if lsn >= kept.stop:
         raise refused(JournalCode.BAD_REQUEST, f"LSN {lsn} is not reached yet")
-    others = [pin for pin in image.pins.values() if pin.name != name and pin.expires_ms > written_ms]
+    others = {pin.name for pin in image.pins.values() if pin.name != name and pin.expires_ms > written_ms}
+    whose_others = {other: one for other, one in image.pins_whose.items() if other in others}
+    own = sum(one == whose for one in whose_others.values())
     if len(others) >= PINS_MAX:
-        raise refused(JournalCode.BAD_REQUEST, f"there are {PINS_MAX} pins already; release some")
+        raise refused(JournalCode.TOO_LARGE, f"there are {PINS_MAX} pins already; release some")
+    if whose and own >= (PINS_MAX - (len(others) - own)) // 2:
+        raise refused(
+            JournalCode.TOO_LARGE,
+            f"{own} pins were set with the token {whose!r}, which is half of the room for it; release some",
+        )
+    image.pins_whose = {**whose_others, name: whose} if whose else whose_others
     return PinChange(name=name, lsn=Lsn(lsn), expires_ms=now_ms + int(seconds * 1000))
 
 

@@ -264,15 +264,17 @@ class Journal:
     async def mark(self, values: Mapping[str, MarkValue], *, operation: OperationId | None = None) -> None:
         await self.change(lambda: MarkChange(values=dict(values)), operation)
 
-    async def pin(self, name: str, *, lsn: int, seconds: float, operation: OperationId | None = None) -> None:
-        """Keep readable what the image at `lsn` refers to, for so long; 0: no longer. OUT_OF_RETENTION, BAD_REQUEST."""
+    async def pin(
+        self, name: str, *, lsn: int, seconds: float, operation: OperationId | None = None, whose: str = ""
+    ) -> None:
+        """Keep readable what the image at `lsn` refers to, for so long; 0: no longer."""
 
         def check() -> PinChange:
-            segment = self.log.segment
+            log, segment = self.log, self.log.segment
             kept = range(max(segment.trim, segment.oldest), self.acknowledged_lsn + 1)
-            now_ms = max(self.log.now_ms(), self.log.lived_ms() + self.log.segment.paused_ms)
+            now_ms, written_ms = max(log.now_ms(), log.lived_ms() + segment.paused_ms), log.written_ms()
             return preconditions.check_pin(
-                self.pending, name, lsn, seconds, kept=kept, now_ms=now_ms, written_ms=self.log.written_ms()
+                self.pending, name, lsn, seconds, kept=kept, now_ms=now_ms, written_ms=written_ms, whose=whose
             )
 
         await self.change(check, operation)

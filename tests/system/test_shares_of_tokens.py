@@ -1,4 +1,4 @@
-"""A token that may do nothing but claim leaves room for the claims of others, in a real service."""
+"""A token that may do nothing but claim, or pin, leaves room for the claims and pins of others, in a real service."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import trio
 
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client.client import open_volume
+from journal.image.image import PINS_MAX
 from journal.image.path_claims import CLAIMS_MAX
 from journal.volume import PathClaim
 from sos_client.serving.access import Right, append_token, new_token
@@ -65,3 +66,29 @@ async def test_a_token_that_may_only_claim_leaves_room(tmp_path: Path) -> None:
         async with open_volume([service.address], VOLUME, token=driver) as volume:
             await volume.claim("q", claim, operation=volume.new_operation())
             await volume.put("q/offsets/0", b"{}", overwrite=False, operation=volume.new_operation(), claim=claim)
+
+
+async def pin_as_much_as_goes(address: str, token: bytes) -> tuple[int, JournalError]:
+    async with open_volume([address], VOLUME, token=token) as volume:
+        for number in range(PINS_MAX + 1):
+            try:
+                await volume.pin(f"junk-{number}", lsn=0, seconds=3600, operation=volume.new_operation())
+            except JournalError as error:
+                return number, error
+    pytest.fail("there was room without end")
+
+
+async def test_a_token_that_may_only_append_leaves_room_for_pins(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    weak, reader = make_token(tokens, "weak", Right.APPEND), make_token(tokens, "reader", *Right)
+    async with running_cluster(tmp_path, servers=1) as cluster:
+        service = cluster.service
+        assert service.terminate() == 0
+        service.flags += ["--tokens", str(tokens)]
+        service.start()
+        granted, refusal = await pin_as_much_as_goes(service.address, weak)
+        assert granted == PINS_MAX // 2
+        assert refusal.code is JournalCode.TOO_LARGE
+        assert "with the token 'weak'" in refusal.message
+        async with open_volume([service.address], VOLUME, token=reader) as volume:
+            await volume.pin("fork", lsn=0, seconds=3600, operation=volume.new_operation())
