@@ -22,6 +22,7 @@ JAVA_RELEASE: Final = "17"
 """What Spark 4 needs."""
 
 _SOURCES: Final = Path(__file__).parent / "java"
+_RESOURCES: Final = _SOURCES / "resources"
 _SOURCES_MARK: Final = "META-INF/sos-sources"
 _PACKAGE: Final = "io/sos/"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -77,10 +78,15 @@ def java_sources(*, hadoop_stubs: bool) -> list[Path]:
 def sources_key() -> str:
     """Changes whenever any source does."""
     digest = hashlib.sha256()
-    for source in java_sources(hadoop_stubs=True):
+    for source in [*java_sources(hadoop_stubs=True), *_resources()]:
         digest.update(f"{source.relative_to(_SOURCES).as_posix()}\0".encode())
         digest.update(hashlib.sha256(source.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def _resources() -> list[Path]:
+    """What goes into the jar as it is: the names under which Spark finds the shim's classes."""
+    return sorted(path for path in _RESOURCES.rglob("*") if path.is_file())
 
 
 def compile_java(sources: list[Path], classes: Path, class_path: list[Path]) -> None:
@@ -130,13 +136,15 @@ def _java_search_path() -> str:
 
 
 def _write_jar(stream: IO[bytes], classes: Path) -> None:
-    """Only the shim's own classes; the stubs stay out. The same classes give the same bytes."""
+    """The shim's own classes and resources; the stubs stay out. The same classes give the same bytes."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as jar:
         entries = {"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\r\n\r\n", _SOURCES_MARK: sources_key().encode()}
         for path in sorted(classes.rglob("*.class")):
             name = path.relative_to(classes).as_posix()
             if name.startswith(_PACKAGE):
                 entries[name] = path.read_bytes()
+        for path in _resources():
+            entries[path.relative_to(_RESOURCES).as_posix()] = path.read_bytes()
         for name, content in entries.items():
             jar.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
 

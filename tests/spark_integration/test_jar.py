@@ -41,6 +41,12 @@ def test_jar_has_both_managers_and_nothing_of_spark() -> None:
     assert [name for name in names if name.endswith(".class") and not name.startswith("io/sos/")] == []
 
 
+def test_jar_names_the_data_source_that_spark_looks_for() -> None:
+    contents = _contents(jar.jar_path())
+    provider = contents["META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"].decode().strip()
+    assert f"{provider.replace('.', '/')}.class" in contents
+
+
 def test_cached_jar_is_kept_by_two_processes_at_once(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, "-c", "from spark_integration.jar import jar_path; print(jar_path())"]

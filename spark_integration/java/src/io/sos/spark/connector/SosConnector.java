@@ -1,0 +1,29 @@
+package io.sos.spark.connector;
+
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** What Spark finds under {@code format("sos-connector")}. Which options are right is known where one of its sides begins. */
+public final class SosConnector implements TableProvider, DataSourceRegister {
+    public static final String NAME = "sos-connector";
+
+    @Override
+    public String shortName() {
+        return NAME;
+    }
+
+    @Override
+    public StructType inferSchema(CaseInsensitiveStringMap options) {
+        return ConnectorTable.SCHEMA;
+    }
+
+    @Override
+    public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+        return new ConnectorTable();
+    }
+}

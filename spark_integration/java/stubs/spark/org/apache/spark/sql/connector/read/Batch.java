@@ -1,0 +1,8 @@
+package org.apache.spark.sql.connector.read;
+
+/** What the shim sees of Spark's interface of this name. Compiled against, never shipped. */
+public interface Batch {
+    InputPartition[] planInputPartitions();
+
+    PartitionReaderFactory createReaderFactory();
+}
