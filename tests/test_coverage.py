@@ -80,10 +80,17 @@ JOURNAL_TESTS: Final = [
     "tests/journal/gateway/wire/test_answer_checks.py",
 ]
 
-CONNECTORS: Final = ["connectors/wire/*"]
+CONNECTORS: Final = ["connectors/wire/*", "connectors/order/*"]
 CONNECTOR_TESTS: Final = [
-    f"tests/connectors/test_{name}.py"
-    for name in ["codec", "message_run", "session", "wallaroo_vectors", "wire_document"]
+    f"tests/connectors/{name}.py"
+    for name in [
+        "test_codec",
+        "test_message_run",
+        "test_session",
+        "test_wallaroo_vectors",
+        "test_wire_document",
+        "order/test_run_merge",
+    ]
 ]
 
 
