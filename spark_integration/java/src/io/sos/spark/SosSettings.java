@@ -1,16 +1,18 @@
 package io.sos.spark;
 
+import io.sos.spark.gateway.Peer;
 import io.sos.spark.gateway.ServiceAddress;
 import io.sos.spark.gateway.ServiceSettings;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 
 /** The settings fs.sos.* of a Hadoop configuration (spark.hadoop.fs.sos.* in Spark's). The names are part of the interface. */
-final class SosSettings {
+public final class SosSettings {
     static final String SCHEME = "sos";
     /** HOST:PORT of the journal service, several between commas. */
     private static final String SERVICE = "fs.sos.service";
@@ -30,6 +32,12 @@ final class SosSettings {
     private static final int DEADLINE_SECONDS_DEFAULT = 120;
     /** Where files larger than 1 MiB wait for their close(); the JVM's temporary directory unless told otherwise. */
     private static final String BUFFER_DIRECTORY = "fs.sos.buffer.dir";
+    /** HOST:PORT of the relay, for sinks that are not told by an option. */
+    private static final String RELAY = "fs.sos.relay";
+
+    /** All of them; which of them a session has set for itself is not in the context's configuration. */
+    static final List<String> KEYS = List.of(SERVICE, TOKEN, TOKEN_FILE, TLS, AUTHORITIES_FILE, AUTHORITIES, INSECURE,
+            DEADLINE_SECONDS, BUFFER_DIRECTORY, RELAY);
 
     private SosSettings() {}
 
@@ -39,25 +47,45 @@ final class SosSettings {
             throw new IOException("sos:// needs the setting " + SERVICE + " (spark.hadoop." + SERVICE
                     + " in Spark's): the journal service's HOST:PORT");
         }
+        return of(configuration, service, Peer.JOURNAL);
+    }
+
+    /** For another program that serves files at these addresses, with the same token, TLS and deadline. */
+    public static ServiceSettings of(Configuration configuration, String addresses, Peer peer) throws IOException {
         String authorities = textOrFile(configuration, AUTHORITIES, AUTHORITIES_FILE);
         String token = textOrFile(configuration, TOKEN, TOKEN_FILE);
         boolean tls = configuration.getBoolean(TLS, authorities != null);
         long deadline = configuration.getInt(DEADLINE_SECONDS, DEADLINE_SECONDS_DEFAULT);
         try {
             return new ServiceSettings(
-                    ServiceAddress.parseList(service),
+                    ServiceAddress.parseList(addresses),
                     token,
                     tls,
                     authorities,
                     configuration.getBoolean(INSECURE, false),
-                    TimeUnit.SECONDS.toMillis(deadline));
+                    TimeUnit.SECONDS.toMillis(deadline),
+                    peer);
         } catch (IllegalArgumentException e) {
             throw new IOException("the settings fs.sos.* are not in order: " + e.getMessage(), e);
         }
     }
 
     static Path bufferDirectory(Configuration configuration) {
-        return Path.of(configuration.getTrimmed(BUFFER_DIRECTORY, System.getProperty("java.io.tmpdir")));
+        return bufferDirectory(toldBufferDirectory(configuration));
+    }
+
+    /** The setting alone, for those who go on in another JVM, whose temporary directory is another one; or null. */
+    public static String toldBufferDirectory(Configuration configuration) {
+        return configuration.getTrimmed(BUFFER_DIRECTORY);
+    }
+
+    public static Path bufferDirectory(String told) {
+        return Path.of(told != null ? told : System.getProperty("java.io.tmpdir"));
+    }
+
+    /** Null if nobody has set it. */
+    public static String relay(Configuration configuration) {
+        return configuration.getTrimmed(RELAY);
     }
 
     private static String textOrFile(Configuration configuration, String key, String fileKey) throws IOException {

@@ -4,11 +4,11 @@ import io.sos.spark.gateway.PathClaim;
 import org.apache.spark.SparkEnv;
 
 /** Which Spark application this JVM belongs to, driver and executors alike. */
-final class SparkApplication {
+public final class SparkApplication {
     private SparkApplication() {}
 
     /** The pair that every change carries; null outside Spark. Asked for each change, as a JVM may start a second application. */
-    static PathClaim current() {
+    public static PathClaim current() {
         try {
             SparkEnv environment = SparkEnv.get();
             if (environment == null) {

@@ -13,7 +13,7 @@ import java.nio.file.Path;
  * A file's bytes between the first write() and close(): up to 1 MiB in memory, more in a temporary file, so that they can be
  * sent again when a connection is lost and an executor's memory stays bounded.
  */
-final class StagedContent extends OutputStream implements Content {
+public final class StagedContent extends OutputStream implements Content {
     private static final int MEMORY_BYTES_MAX = 1024 * 1024;
 
     private final Path directory;
@@ -22,7 +22,7 @@ final class StagedContent extends OutputStream implements Content {
     private OutputStream fileStream;
     private long size;
 
-    StagedContent(Path directory) {
+    public StagedContent(Path directory) {
         this.directory = directory;
     }
 

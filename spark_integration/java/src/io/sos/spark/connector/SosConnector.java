@@ -1,5 +1,6 @@
 package io.sos.spark.connector;
 
+import io.sos.spark.connector.sink.SinkOptions;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
@@ -24,6 +25,9 @@ public final class SosConnector implements TableProvider, DataSourceRegister {
 
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+        if (SinkOptions.areOfSink(properties)) {
+            SinkOptions.of(properties); // so that start() fails, not the first batch
+        }
         return new ConnectorTable();
     }
 }

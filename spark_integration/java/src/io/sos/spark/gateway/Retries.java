@@ -114,8 +114,7 @@ final class Retries {
         }
         tried += ". Nothing was changed.";
         if (!wasReached) {
-            tried += " No journal service was reached: is `sos-journal serve` running there, and are the settings"
-                    + " fs.sos.service and fs.sos.tls as it needs them?";
+            tried += " " + settings.peer().unreached();
         }
         return new ServiceUnavailableException(tried, cause);
     }

@@ -1,11 +1,12 @@
 package io.sos.spark.gateway;
 
+import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.regex.Pattern;
 
 /** Where a journal service listens. */
-public record ServiceAddress(String host, int port) {
+public record ServiceAddress(String host, int port) implements Serializable {
     private static final Pattern LOOPBACK = Pattern.compile("127(\\.\\d{1,3}){3}");
 
     /** HOST:PORT or [IPV6]:PORT. IllegalArgumentException, with a sentence, for anything else. */

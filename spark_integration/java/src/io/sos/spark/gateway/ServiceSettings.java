@@ -1,5 +1,6 @@
 package io.sos.spark.gateway;
 
+import java.io.Serializable;
 import java.util.HexFormat;
 import java.util.List;
 
@@ -9,6 +10,7 @@ import java.util.List;
  * @param token 64 hex digits, or null
  * @param authorities certificates (PEM) to trust instead of the JVM's; null with {@code tls}: the JVM's own
  * @param insecure the token may go out without TLS, to other hosts and to whomever a service names as owner
+ * @param peer which program is there; only sentences differ
  */
 public record ServiceSettings(
         List<ServiceAddress> addresses,
@@ -16,10 +18,12 @@ public record ServiceSettings(
         boolean tls,
         String authorities,
         boolean insecure,
-        long deadlineMillis) {
+        long deadlineMillis,
+        Peer peer)
+        implements Serializable {
     public ServiceSettings {
         if (addresses.isEmpty()) {
-            throw new IllegalArgumentException("no address of a journal service");
+            throw new IllegalArgumentException("no address of a " + peer.title());
         }
         if (token != null && !token.matches("[0-9a-fA-F]{" + 2 * Limits.TOKEN_BYTES + "}")) {
             throw new IllegalArgumentException("the token is not " + 2 * Limits.TOKEN_BYTES + " hex digits");
@@ -31,6 +35,20 @@ public record ServiceSettings(
                         + " true if nobody can");
             }
         }
+    }
+
+    public ServiceSettings(
+            List<ServiceAddress> addresses,
+            String token,
+            boolean tls,
+            String authorities,
+            boolean insecure,
+            long deadlineMillis) {
+        this(addresses, token, tls, authorities, insecure, deadlineMillis, Peer.JOURNAL);
+    }
+
+    public ServiceSettings withDeadline(long millis) {
+        return new ServiceSettings(addresses, token, tls, authorities, insecure, millis, peer);
     }
 
     /** Whether a connection to this address may be opened, on which the token, if there is one, is said first. */

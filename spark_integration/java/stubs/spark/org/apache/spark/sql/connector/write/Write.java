@@ -8,6 +8,10 @@ public interface Write {
         throw new AssertionError("a stub");
     }
 
+    default BatchWrite toBatch() {
+        throw new AssertionError("a stub");
+    }
+
     default StreamingWrite toStreaming() {
         throw new AssertionError("a stub");
     }
