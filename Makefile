@@ -1,6 +1,6 @@
 # Everything a developer types. Each target sets up what it needs, and works again without network once it is there.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-sparks bench charts chaos soak fuzz planted-bugs lock clean
+.PHONY: help setup demo test check check-sparks bench charts chaos soak takeovers fuzz planted-bugs lock release clean
 
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
@@ -18,7 +18,7 @@ $(VENV)/.ready: requirements/development.txt pyproject.toml tools/setup
 demo: setup  ## lose a machine under a streaming query, and lose nothing
 	$(PYTHON) -m spark_integration.demo $(ARGS)
 
-test: setup  ## the tests that take minutes; ARGS="-m spark" those with Spark, ARGS="-m ''" all
+test: setup  ## the quick tests, some minutes; ARGS="-m spark" those with Spark, ARGS="-m ''" all
 	$(PYTHON) -m pytest -m "not slow and not spark and not chaos and not soak" $(ARGS)
 
 check: setup  ## style, types, formats, all tests: what CI runs
@@ -53,6 +53,9 @@ planted-bugs: setup  ## plant every known mistake, write what caught it into doc
 lock: setup  ## pin what setup installs (ARGS=--upgrade)
 	$(PYTHON) -m pip install --quiet "pip-tools>=7.4"
 	$(PYTHON) tools/lock.py $(ARGS)
+
+release: setup  ## wheel and source archive in dist/, checked, installed into an empty environment, tried
+	$(PYTHON) tools/release.py $(ARGS)
 
 clean:  ## remove what was built
 	rm -rf build dist $(VENV)

@@ -80,7 +80,14 @@ JOURNAL_TESTS: Final = [
     "tests/journal/gateway/wire/test_answer_checks.py",
 ]
 
-CONNECTORS: Final = ["connectors/wire/*", "connectors/order/*"]
+CONNECTORS: Final = [
+    "connectors/wire/*",
+    "connectors/order/*",
+    "connectors/ingest/drain_order.py",
+    "connectors/ingest/reader_position.py",
+    "connectors/ingest/report.py",
+    "connectors/ingest/retention.py",
+]
 CONNECTOR_TESTS: Final = [
     f"tests/connectors/{name}.py"
     for name in [
@@ -89,6 +96,7 @@ CONNECTOR_TESTS: Final = [
         "test_session",
         "test_wallaroo_vectors",
         "test_wire_document",
+        "test_retention",
         "order/test_run_merge",
     ]
 ]

@@ -14,6 +14,9 @@ from journal.cli.running import run_command
 VERBS: Final = {
     "listen": ("listen", "listen_command"),
     "send": ("send", "send_command"),
+    "status": ("status", "status_command"),
+    "readers": ("readers", "readers_command"),
+    "drain": ("drain", "drain_command"),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import trio
 
+from connectors.ingest.retention import MessageRetention
 from connectors.listener.serve import ListenSettings, listen
 from connectors.listener.settings import CREDITS, SOURCE_VERSION, ProtocolSettings
 from journal.cli.create import Age, Size
@@ -72,6 +73,26 @@ Examples:
 )
 @click.option("--standby", is_flag=True, help="Take the volume over only when the listener that has it is silent.")
 @click.option("--create", is_flag=True, help="Make the volume if no server has it yet.")
+@click.option(
+    "--keep-messages-for",
+    type=Age(),
+    default="7d",
+    show_default=True,
+    help="Delete messages that all readers have passed when they are older than this; 0s: never for their age.",
+)
+@click.option(
+    "--keep-messages-bytes",
+    type=Size(),
+    default="0",
+    help="Delete messages that all readers have passed beyond this size, however young, e.g. 20G.",
+)
+@click.option(
+    "--reader-lag-max",
+    type=Size(),
+    default="0",
+    metavar="SIZE",
+    help="Let sources wait while a reader is further behind than this, e.g. 10G (default: never).",
+)
 @click.option("--keep-for", type=Age(), help="Keep the journal's past for so long, e.g. 7d.")
 @click.option("--keep-bytes", type=Size(), help="Keep no more of the journal's past than this, e.g. 20G.")
 @click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent).")
@@ -127,4 +148,10 @@ def _settings(options: dict[str, Any]) -> ListenSettings:
     protocol = ProtocolSettings(
         version=options["protocol_version"], cookie=cookie.encode("utf-8"), credits=options["credits"]
     )
-    return ListenSettings(files=files, listen=parse_address(options["listen"], what="--listen"), protocol=protocol)
+    retention = MessageRetention(
+        seconds=options["keep_messages_for"],
+        size=options["keep_messages_bytes"],
+        lag_bytes_max=options["reader_lag_max"],
+    )
+    listen_at = parse_address(options["listen"], what="--listen")
+    return ListenSettings(files=files, listen=listen_at, protocol=protocol, retention=retention)

@@ -53,6 +53,14 @@ def block_head(*, first_sequence: int, rows: int, received_ms: int, frames_bytes
     return _HEAD.pack(MAGIC, VERSION, frames_bytes, rows, first_sequence, received_ms)
 
 
+def received_ms_of(head: bytes) -> int:
+    """When the frames after this head were received. DAMAGED if it is none."""
+    if len(head) != HEAD_BYTES or not head.startswith(MAGIC):
+        raise damaged(f"a block of messages that begins with {head[:HEAD_BYTES]!r}")
+    received_ms: int = _HEAD.unpack(head)[5]
+    return received_ms
+
+
 def blocks(data: memoryview) -> Iterator[Block]:
     """The blocks that lie whole in data that begins with one."""
     position, end = 0, len(data)

@@ -6,24 +6,27 @@ the next one. The volume's owner is this process: a takeover elsewhere ends this
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from connectors.ingest import places
-from connectors.ingest.block import HEAD_BYTES, block_head, blocks, replay
+from connectors.ingest.block import HEAD_BYTES, block_head
 from connectors.ingest.intake import Intake
-from connectors.ingest.known_streams import KnownStreams, decode_streams, encode_streams
+from connectors.ingest.known_streams import KnownStreams, encode_streams
+from connectors.ingest.persistent_changes import PersistentChanges
+from connectors.ingest.recovery import VolumeFiles, check_format, not_ingest, stored_log
+from connectors.ingest.retention import MessageFile
 from connectors.wire.limits import MESSAGE_FRAME_BYTES_MAX
-from journal.errors import JournalCode, JournalError, UnavailableError, damaged, journal_error, refused
-from journal.volume import PUT_BYTES_MAX, OperationId, PathClaim
+from journal.errors import JournalCode, JournalError
+from journal.gateway.metrics import Histogram
+from journal.volume import PUT_BYTES_MAX, PathClaim
 from sos_client.wire.limits import LENGTH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Sequence
 
-    from journal.volume import FileStatus, Volume
+    from journal.volume import FileStatus, OperationId, Volume
 
 LOG_FILE_BYTES_MAX: Final = 16 << 20
 """A new listener replays at most a few times so much, and retention frees room in such pieces."""
@@ -36,8 +39,6 @@ INTAKE_BYTES_MAX: Final = 16 << 20
 STREAMS_EVERY: Final = 4
 """The log grows by so many times the size of a file of streams before the next one: they are a fifth of all bytes."""
 APPLICATION: Final = "sos-connector listen"
-PAUSE_SECONDS: Final = 0.5
-"""Before what the volume could not do is asked for again. Senders wait, for want of credits."""
 
 
 class IngestLog:
@@ -51,11 +52,16 @@ class IngestLog:
         self.durable = KnownStreams()
         self.intake = Intake()
         self.next_sequence = 0
-        self.waits_for = ""
+        self.bytes_written = 0
+        self.commit_seconds = Histogram()
+        self.held_back = ""
+        """Why sources get no more credits for now, if they get none: for a reader that is too far behind."""
         self._volume = volume
         self._wall_ms = wall_ms
-        self._client = secrets.token_bytes(16)
-        self._operations = 0
+        self._changes = PersistentChanges()
+        self._deletions = PersistentChanges()  # beside the others
+        self._files: dict[int, MessageFile] = {}  # in order
+        self._streams_files: list[int] = []
         self._claim: PathClaim | None = None
         self._file: FileStatus | None = None  # that blocks are added to
         self._file_first = 0
@@ -67,90 +73,64 @@ class IngestLog:
         self._writing = False
         self._settled = trio.Event()
 
+    @property
+    def stopped_by(self) -> str:
+        """Why sources get no more credits for now; empty: they do."""
+        return self._changes.waits_for or self.held_back
+
+    @property
+    def waits_for(self) -> str:
+        """Why what has come cannot be written now; empty: it can."""
+        return self._changes.waits_for
+
+    @property
+    def deletion_waits_for(self) -> str:
+        """Why what nobody needs cannot be deleted now; empty: it can."""
+        return self._deletions.waits_for
+
+    @property
+    def files(self) -> list[MessageFile]:
+        """Of the log, in order."""
+        return list(self._files.values())
+
+    @property
+    def streams_from(self) -> int:
+        """Where a new listener begins to read: the number of the newest file of the streams."""
+        return self._streams_files[-1] if self._streams_files else 0
+
     # ── recovery ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(self) -> None:
         """Make the volume this log's, and read what it says. BAD_REQUEST for a volume of something else, DAMAGED."""
         await self._check_format()
         await self._claim_log()
-        files = await self._numbered(places.LOG)
-        snapshots = await self._numbered(places.STREAMS)
-        if snapshots:
-            self.next_sequence, file = snapshots[-1]
-            data = await self._read(file.path)
-            self._streams_bytes = len(data)
-            self.durable = decode_streams(data)
-        elif files:
-            self.next_sequence = files[0][0]
-        for first, file in files:
-            if first >= self.next_sequence:
-                await self._replay(first, file)
-        self.accepted = self.durable.copy()
+        stored = await stored_log(VolumeFiles(self._volume))
+        self.durable, self.accepted = stored.streams, stored.streams.copy()
+        self.next_sequence = stored.next_sequence
+        self._files, self._streams_files = stored.files, stored.streams_files
+        self._file, self._file_first, self._file_blocks = stored.last, stored.last_first, stored.last_blocks
+        self._streams_bytes, self._since_streams_bytes = stored.streams_bytes, stored.since_streams_bytes
 
     async def _check_format(self) -> None:
         try:
-            text = await self._read(places.FORMAT_FILE)
+            await check_format(VolumeFiles(self._volume), self._volume.name)
         except JournalError as error:
             if error.code is not JournalCode.NOT_FOUND:
                 raise
-            name = self._volume.name
             if (await self._volume.list("", limit=1)).entries:
-                raise refused(
-                    JournalCode.BAD_REQUEST,
-                    f"volume {name} is not an ingest volume, and is not empty: make one with `sos-journal create`",
-                ) from None
+                raise not_ingest(self._volume.name) from None
             await self._put(places.FORMAT_FILE, places.FORMAT_TEXT)
-            return
-        if text != places.FORMAT_TEXT:
-            message = f"{places.FORMAT_FILE} says {text[:100]!r}: a newer sos-connector wrote it; use that one"
-            raise journal_error(JournalCode.TOO_NEW, message)
 
     async def _claim_log(self) -> None:
         """Nobody else writes where this log writes, whatever rights they have on the volume."""
         start_time = self._wall_ms()
-        for path in (places.LOG, places.STREAMS):
+        for path in (places.LOG, places.STREAMS, places.LISTENER):
             page = await self._volume.claims(after=path[:-1])
             present = [one.claim.start_time for one in page.claims if one.path == path]
             start_time = max(start_time, *(time + 1 for time in present), 0)
         self._claim = PathClaim(start_time=start_time, application=APPLICATION)
-        for path in (places.LOG, places.STREAMS):
-            await self._volume.claim(path, self._claim, operation=self._next_operation())
-
-    async def _numbered(self, directory: str) -> list[tuple[int, FileStatus]]:
-        """The files of a directory that are named after a sequence number, in order."""
-        found: list[tuple[int, FileStatus]] = []
-        after, more = "", True
-        while more:
-            try:
-                page = await self._volume.list(directory, after=after)
-            except JournalError as error:
-                if error.code is JournalCode.NOT_FOUND:
-                    return []
-                raise
-            for entry in page.entries:
-                first = places.sequence_of(entry.path)
-                if first is not None:
-                    found.append((first, entry))
-                after = entry.path.rpartition("/")[2]
-            more = page.more
-        return found
-
-    async def _read(self, path: str) -> bytes:
-        return b"".join([piece async for piece in self._volume.read(path)])
-
-    async def _replay(self, first: int, file: FileStatus) -> None:
-        data, read_bytes = memoryview(await self._read(file.path)), 0
-        self._file, self._file_first, self._file_blocks = file, first, 0
-        for block in blocks(data):
-            if block.first_sequence != self.next_sequence:
-                raise damaged(f"{file.path} goes on with {block.first_sequence} after {self.next_sequence}")
-            replay(block, self.durable)
-            self.next_sequence = block.end_sequence
-            self._file_blocks += 1
-            read_bytes += block.size
-        if read_bytes != file.size:
-            raise damaged(f"{file.path} has {file.size} bytes, of which {read_bytes} are blocks")
-        self._since_streams_bytes += read_bytes
+        for path in (places.LOG, places.STREAMS, places.LISTENER):
+            await self._volume.claim(path, self._claim, operation=self._changes.next_operation())
 
     # ── what comes in ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -180,11 +160,12 @@ class IngestLog:
         intake, self.intake = self.intake, Intake()
         self._room.set()
         self._room = trio.Event()
-        self._writing = True
+        self._writing, began = True, trio.current_time()
         await self._roll()
         for frames, rows in intake.blocks(BLOCK_FRAMES_BYTES_MAX):
             await self._write(frames, rows)
         intake.settle(self.durable)
+        self.commit_seconds.observe(trio.current_time() - began)
         self._writing = False
         self._settled.set()
         self._settled = trio.Event()
@@ -202,6 +183,8 @@ class IngestLog:
         if not has_rows or self._since_streams_bytes >= STREAMS_EVERY * self._streams_bytes:
             data = encode_streams(self.durable)
             await self._put(places.streams_file(self.next_sequence), data)
+            if self.next_sequence not in self._streams_files:
+                self._streams_files.append(self.next_sequence)
             self._streams_bytes, self._since_streams_bytes = len(data), 0
         self._file = None
 
@@ -218,8 +201,10 @@ class IngestLog:
             self._file_first, self._file_blocks = self.next_sequence, 0
         else:
             self._file = await self._append(self._file, block)
+        self._files[self._file_first] = MessageFile(self._file_first, self._file.size, self._file.modified_ms)
         self._file_blocks += 1
         self._since_streams_bytes += len(block)
+        self.bytes_written += len(block)
         self.next_sequence += rows
 
     async def _put(self, path: str, data: bytes) -> FileStatus:
@@ -229,7 +214,7 @@ class IngestLog:
         async def ask(operation: OperationId) -> FileStatus:
             return await self._volume.put(path, data, overwrite=True, operation=operation, claim=self._claim)
 
-        return await self._until_done(ask)
+        return await self._changes.make(ask)
 
     async def _stream(self, path: str, data: bytes) -> FileStatus:
         async def ask(operation: OperationId) -> FileStatus:
@@ -241,7 +226,7 @@ class IngestLog:
             finally:
                 await write.cancel()  # harmless after the commit
 
-        return await self._until_done(ask)
+        return await self._changes.make(ask)
 
     async def _append(self, file: FileStatus, block: bytes) -> FileStatus:
         async def ask(operation: OperationId) -> FileStatus:
@@ -254,24 +239,21 @@ class IngestLog:
                 claim=self._claim,
             )
 
-        return await self._until_done(ask)
+        return await self._changes.make(ask)
 
-    async def _until_done(self, ask: Callable[[OperationId], Awaitable[FileStatus]]) -> FileStatus:
-        """Ask until it is done: who waits is kept waiting, nothing is dropped. Raises what will not pass.
+    # ── what nobody needs any more ────────────────────────────────────────────────────────────────────────────────────
 
-        Always the same operation: one of the attempts may have been made, whatever the next one says.
-        """
-        operation = self._next_operation()
-        while True:
-            try:
-                status = await ask(operation)
-            except UnavailableError as error:
-                self.waits_for = error.message
-            else:
-                self.waits_for = ""
-                return status
-            await trio.sleep(PAUSE_SECONDS)
+    async def delete_files(self, oldest: Sequence[MessageFile]) -> None:
+        """Delete the oldest files of the log, and all files of the streams but the newest."""
+        for file in oldest:
+            await self._delete(places.log_file(file.first))
+            del self._files[file.first]
+        while len(self._streams_files) > 1:
+            await self._delete(places.streams_file(self._streams_files[0]))
+            del self._streams_files[0]
 
-    def _next_operation(self) -> OperationId:
-        self._operations += 1
-        return OperationId(client=self._client, sequence=self._operations)
+    async def _delete(self, path: str) -> None:
+        async def ask(operation: OperationId) -> bool:
+            return await self._volume.delete(path, recursive=False, operation=operation, claim=self._claim)
+
+        await self._deletions.make(ask)

@@ -13,6 +13,10 @@ FORMAT_TEXT: Final = b"sos-ingest 1\n"
 LOG: Final = f"{ROOT}/log"
 STREAMS: Final = f"{ROOT}/streams"
 READERS: Final = f"{ROOT}/readers"
+LISTENER: Final = f"{ROOT}/listener"
+STATUS: Final = f"{LISTENER}/status"
+"""Of the running listener; in no listing, and not in the volume."""
+DRAIN: Final = f"{ROOT}/drain"
 SEQUENCE_DIGITS: Final = 20
 SEQUENCE_MAX: Final = (1 << 63) - 1
 
@@ -27,6 +31,11 @@ def log_file(sequence: int) -> str:
 def streams_file(sequence: int) -> str:
     """The file of the streams as they were before this message."""
     return f"{STREAMS}/{sequence:0{SEQUENCE_DIGITS}d}"
+
+
+def reader_file(name: str) -> str:
+    """Where a reader says how far it is."""
+    return f"{READERS}/{name}"
 
 
 def sequence_of(path: str) -> int | None:

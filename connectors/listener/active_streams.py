@@ -5,7 +5,10 @@ Pure.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OwnerT = TypeVar("OwnerT")
 
@@ -23,6 +26,14 @@ class ActiveStreams(Generic[OwnerT]):
         if present is owner:
             self._streams.setdefault(owner, set()).add(stream_id)
         return present
+
+    def __iter__(self) -> Iterator[tuple[int, OwnerT]]:
+        """Each stream that is in use, and whose it is."""
+        return iter(self._owners.items())
+
+    def count_of(self, owner: OwnerT) -> int:
+        """How many streams it has."""
+        return len(self._streams.get(owner, ()))
 
     def release(self, stream_id: int, owner: OwnerT) -> None:
         """The owner has no use for it any more."""

@@ -10,13 +10,17 @@ import dataclasses
 import gc
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
 from connectors.ingest.ingest_log import IngestLog
+from connectors.ingest.retention import MessageRetention
+from connectors.listener.report import listener_report
+from connectors.listener.reporting_volume import ReportingVolume
 from connectors.listener.sources import Sources, farewell
+from connectors.listener.upkeep import Upkeep
 from journal.nurseries import background
 from journal.service.log_bridge import bridge_logging
 from journal.service.serve import RunningService, serve_metrics_of
@@ -46,6 +50,7 @@ class ListenSettings:
     files: ServeSettings
     listen: Address
     protocol: ProtocolSettings
+    retention: MessageRetention = field(default_factory=MessageRetention)
 
 
 class RunningListener:
@@ -53,9 +58,12 @@ class RunningListener:
 
     def __init__(self, settings: ListenSettings, log: EventLog, open_volume: OpenVolume) -> None:
         """Reads tokens and certificates and binds both addresses; SettingsError when anything of it is wrong."""
+        self._settings = settings
         self._log = log
         self._open_volume = open_volume
         self.sources = Sources(settings.protocol, log)
+        self._drained = trio.Event()
+        self._drained_to = ""
         self._tls = ServerTls(settings.files.tls) if settings.files.tls else None
         self.listener = Listener(
             settings.listen,
@@ -72,14 +80,25 @@ class RunningListener:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.sources.run)
             nursery.start_soon(self.listener.serve, self.sources.converse)
+            nursery.start_soon(self._end_when_drained, nursery.cancel_scope)
             await self.service.run(self._ready)
             nursery.cancel_scope.cancel()
 
-    async def stop(self) -> None:
+    async def stop(self, address: str = "") -> None:
         """Take nobody more, send the sources away, let a standby have the volume; within a bounded time."""
         self.listener.stop()
-        await self.sources.stop()
+        await self.sources.stop(address)
         await self.service.stop()
+
+    def _drain(self, address: str) -> None:
+        self._drained_to = address
+        self._drained.set()
+
+    async def _end_when_drained(self, scope: trio.CancelScope) -> None:
+        await self._drained.wait()
+        self._log.audit("drained", to=self._drained_to)
+        await self.stop(self._drained_to)
+        scope.cancel()
 
     def reload(self) -> None:
         """Tokens and certificates again."""
@@ -91,19 +110,41 @@ class RunningListener:
     @asynccontextmanager
     async def _opened(self, volume: str, unless_above: int | None) -> AsyncIterator[OwnedVolume]:
         async with self._open_volume(volume, unless_above) as journal, background() as nursery:
-            ingest = IngestLog(journal, wall_ms=lambda: int(time.time() * 1000))
+            ingest = IngestLog(journal, wall_ms=wall_ms)
             await ingest.open()
             self._log.info(
                 "ingest", volume=volume, next_sequence=ingest.next_sequence, streams=len(ingest.durable.names)
             )
+            upkeep = Upkeep(
+                journal, ingest, self._settings.retention, wall_ms=wall_ms, log=self._log, drain=self._drain
+            )
+            await upkeep.look()
             nursery.start_soon(ingest.run)
+            nursery.start_soon(upkeep.run)
+
+            def report() -> dict[str, Any]:
+                return listener_report(
+                    volume=volume,
+                    epoch=journal.epoch,
+                    now_ms=wall_ms(),
+                    address=str(self.listener.address),
+                    sources=self.sources,
+                    ingest=ingest,
+                    upkeep=upkeep,
+                )
+
             with self.sources.serving(ingest):
-                yield journal
+                yield cast("OwnedVolume", ReportingVolume(journal, report))
 
     def _ready(self) -> None:
         gc.freeze()  # what a listener has when it begins, it keeps
         announce(f"files {self.service.listener.address}")
         announce(f"ready {self.listener.address}")
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 async def listen(settings: ListenSettings, open_volume: OpenVolume) -> None:

@@ -7,7 +7,7 @@ a peer that does not read costs no more than the list of its streams.
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -49,6 +49,7 @@ class SourceSession:
         self,
         stream: trio.abc.Stream,
         *,
+        peer: str,
         log: IngestLog,
         active: ActiveStreams[SourceSession],
         settings: ProtocolSettings,
@@ -57,6 +58,7 @@ class SourceSession:
         """`on_greeted` is called with a HELLO that is right; what it raises ends the connection."""
         self.hello: HelloFrame | None = None
         self.messages = 0
+        self.peer = peer
         self._stream = stream
         self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
         self._log = log
@@ -74,7 +76,8 @@ class SourceSession:
         self._reading = trio.CancelScope()
         self._sending = False  # for good, when it is cancelled in the middle of a frame
         self._waits = False  # for the log, and so does not read
-        self._credits_back = 0  # of refused notifications, for later
+        self._credits_back = 0  # for later: of refused notifications, and while nobody gets any
+        self._says_something = False
         self._unpaid = 0
         self._over = False
         self._last_words: Frame | None = None
@@ -85,6 +88,11 @@ class SourceSession:
         return (self.hello.program, self.hello.instance) if self.hello is not None and self.hello.instance else None
 
     @property
+    def credits(self) -> int:
+        """How many messages it may send at this moment."""
+        return self._session.credits
+
+    @property
     def held_bytes(self) -> int:
         """What is kept of a frame whose end has not come."""
         return self._session.midway_bytes
@@ -93,6 +101,29 @@ class SourceSession:
     def owing(self) -> bool:
         """Whether the peer has begun a frame, or its greeting, and not ended it, or does not read what it is told."""
         return not self._waits and (self.hello is None or self._sending or self._session.midway_bytes > 0)
+
+    def report(self) -> dict[str, Any]:
+        """How the connection stands, as JSON has it."""
+        hello = self.hello
+        return {
+            "peer": self.peer,
+            "program": hello.program if hello else "",
+            "instance": hello.instance if hello else "",
+            "messages": self.messages,
+            "streams": self._active.count_of(self),
+            "credits": self._session.credits,
+            "waits_for": self._waits_for(),
+        }
+
+    def _waits_for(self) -> str:
+        """Who is to do something next, if the peer cannot go on."""
+        if self.hello is None:
+            return "its HELLO"
+        if self._waits:
+            return "room: it is not read until what it has sent is written"
+        if self._sending:
+            return "the peer, which does not read what it is told"
+        return self._log.stopped_by
 
     async def run(self) -> str:
         """Talk until either side ends it; says why it ended."""
@@ -124,10 +155,15 @@ class SourceSession:
         self._reading.cancel()
 
     def sweep(self) -> None:
-        """Now and then: who was refused a stream may ask once more."""
-        if self._credits_back:
-            self.durable(IntakeShare(credits=self._credits_back))
-            self._credits_back = 0
+        """Now and then: who was refused a stream may ask once more; who gets no credits hears that we are there."""
+        if self.hello is None:
+            return
+        if self._log.stopped_by:
+            self._says_something = True
+            self._something_due.set()
+        elif self._credits_back:
+            more, self._credits_back = self._credits_back, 0
+            self.durable(IntakeShare(credits=more))
 
     def drop(self, reason: str) -> None:
         """End the connection, with a reason if the peer should know one. Nothing more is taken of what it sends."""
@@ -142,7 +178,10 @@ class SourceSession:
         for answer in share.answers:
             if isinstance(answer, NotifyAckFrame):  # somebody else may have gone on with the stream since
                 due.points.pop(answer.stream_id, None)
-        due.credits += share.credits
+        if self._log.stopped_by:
+            self._credits_back += share.credits  # later
+        else:
+            due.credits += share.credits
         due.points.update(share.points)
         due.answers.extend(share.answers)
         self._something_due.set()
@@ -195,7 +234,9 @@ class SourceSession:
             raise ProtocolError("the cookie is not the one of this listener (--cookie)")
         self._on_greeted(frame)
         self.hello = frame
-        await self._send(self._session.send(OkFrame(initial_credits=self._settings.credits)))
+        stopped = bool(self._log.stopped_by)
+        self._credits_back = self._settings.credits if stopped else 0
+        await self._send(self._session.send(OkFrame(initial_credits=0 if stopped else self._settings.credits)))
         return True
 
     def _take_what_is_there(self) -> bool:
@@ -311,7 +352,8 @@ class SourceSession:
     def _said(self, due: IntakeShare) -> bytes:
         """Answers first: an acknowledgement may be of a stream that one of them opens."""
         frames = list(due.answers)
-        if due.credits or due.points:
+        if due.credits or due.points or self._says_something:
+            self._says_something = False
             frames.append(AckFrame(credits=due.credits, points=tuple(due.points.items())))
         return b"".join(self._session.send(frame) for frame in frames)
 

@@ -51,6 +51,15 @@ class Sources:
         """The log, while this process owns its volume."""
         return self._ingest
 
+    @property
+    def sessions(self) -> list[SourceSession]:
+        """The connections that there are."""
+        return list(self._sessions)
+
+    def streams_in_use(self) -> Iterator[tuple[int, str]]:
+        """Each stream that a connection has open, and the peer."""
+        return ((stream_id, session.peer) for stream_id, session in self._active)
+
     @contextmanager
     def serving(self, ingest: IngestLog) -> Iterator[None]:
         """In the block, sources are taken; at its end all of them are let go, and connect again."""
@@ -86,7 +95,12 @@ class Sources:
             )
 
         session = SourceSession(
-            accepted.stream, log=self._ingest, active=self._active, settings=self.settings, on_greeted=greeted
+            accepted.stream,
+            peer=accepted.peer,
+            log=self._ingest,
+            active=self._active,
+            settings=self.settings,
+            on_greeted=greeted,
         )
         self._sessions[session] = Pace(PACE, lambda: accepted.transport.bytes_moved)
         reason = "unknown"

@@ -1,4 +1,4 @@
-"""What Spark's sink stages and names as committed, byte by byte, and what it refuses; the relay is a volume in memory."""
+"""What Spark's sink stages and names as committed, byte by byte, and what it refuses; the relay is in memory."""
 
 from __future__ import annotations
 

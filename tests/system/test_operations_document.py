@@ -56,7 +56,7 @@ def test_the_readmes_first_steps(tmp_path: Path) -> None:
     first = next(number for number, block in enumerate(blocks) if block.endswith("sos-server --root sos-data\n"))
     with serving(tmp_path) as server:
         # As if installed already, and on a port that is free here.
-        steps = blocks[first + 1].replace(". ~/sos/bin/activate\n", "").replace("127.0.0.1:7400", server.address)
+        steps = blocks[first + 1].replace(". ~/sos-venv/bin/activate\n", "").replace("127.0.0.1:7400", server.address)
         done = typed(f"export SOS_SERVER={server.address}\n{steps}", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "crc32c:" in done.stdout
