@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import trio
+from click.core import ParameterSource
 
+from connectors.cli.embedded_server import EmbeddedServer, embedded_server
 from connectors.ingest.retention import MessageRetention
 from connectors.listener.serve import ListenSettings, listen
 from connectors.listener.settings import CREDITS, SOURCE_VERSION, ProtocolSettings
 from journal.cli.create import Age, Size
 from journal.cli.options import split_addresses, tls_context, token_of
+from journal.cli.output import note
 from journal.cli.serve import volume_opener
 from journal.nurseries import first_of
 from journal.records.settings import JournalSettings
@@ -22,13 +27,17 @@ from sos_client.serving.tls import TlsFiles
 from sos_client.settings import SettingsError
 from sos_client.wire.names import check_name
 
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 WALLAROO_COOKIE: Final = "Dragons-Love-Tacos"
 EXAMPLES: Final = """\b
 Examples:
   sos-journal create clicks --servers a:7400,b:7400,c:7400
   sos-connector listen --volume clicks --servers a:7400,b:7400,c:7400 --dir /var/lib/sos
-  sos-connector send /var/log/clicks.log --to 127.0.0.1:7431 --follow"""
+  sos-connector send /var/log/clicks.log --to 127.0.0.1:7431 --follow
+  sos-connector listen --volume clicks --embedded --dir /tmp/clicks     (to try things)"""
 
 
 @click.command("listen", epilog=EXAMPLES)
@@ -64,8 +73,13 @@ Examples:
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
 @click.option("--tls-cert", type=_FILE, help="Certificate chain for sources and readers (PEM).")
 @click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
-@click.option("--tokens", type=_FILE, help="Tokens of readers; see `sos-server token`.")
-@click.option("--insecure", is_flag=True, help="Listen beyond loopback: sources show no token, even in TLS.")
+@click.option("--tokens", type=_FILE, help="Tokens of readers and sources; see `sos-server token`.")
+@click.option("--insecure", is_flag=True, help="Listen beyond loopback without TLS and tokens.")
+@click.option(
+    "--embedded",
+    is_flag=True,
+    help="Start an SOS server of its own in --dir. For trying things: what is there does not survive this machine.",
+)
 @click.option("--token-file", type=_FILE, help="Token for the SOS servers; or the token itself in SOS_TOKEN.")
 @click.option("--tls", is_flag=True, help="Speak TLS with the SOS servers.")
 @click.option(
@@ -104,18 +118,39 @@ def listen_command(**options: Any) -> None:
 
     Prints `files HOST:PORT` (for readers: the file protocol) and `ready HOST:PORT` (for sources). A message is
     acknowledged when it is durable on the servers. Logs go to stderr, one JSON object a line.
+
+    With --tokens, a source shows its token as the cookie, and needs the right to append to the volume; a reader needs
+    the right to read, and to append, for its own file. SIGHUP reloads tokens and certificates.
     """
     try:
-        settings = _settings(options)
-        writing = JournalSettings(
-            retention_seconds=options["keep_for"] or 0, retention_bytes=options["keep_bytes"] or 0
-        )
-        trio.run(listen, settings, volume_opener(settings.files, writing, create=options["create"]))
+        with ExitStack() as stack:
+            if options["embedded"]:
+                server = stack.enter_context(_embedded(options))
+                options |= {"servers": (server.address,), "create": True}
+            settings = _settings(options)
+            if options["embedded"]:
+                settings = replace(settings, files=replace(settings.files, token=server.token, authorities=None))
+            writing = JournalSettings(
+                retention_seconds=options["keep_for"] or 0, retention_bytes=options["keep_bytes"] or 0
+            )
+            trio.run(listen, settings, volume_opener(settings.files, writing, create=options["create"]))
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
     except BaseExceptionGroup as group:
         first = first_of(group)
         raise click.UsageError(str(first)) if isinstance(first, SettingsError) else first from None
+
+
+def _embedded(options: dict[str, Any]) -> AbstractContextManager[EmbeddedServer]:
+    if (
+        options["servers"]
+        and click.get_current_context().get_parameter_source("servers") is ParameterSource.COMMANDLINE
+    ):
+        raise click.UsageError("--embedded does not go with --servers")
+    if options["standby"]:
+        raise click.UsageError("--embedded does not go with --standby: nobody else can take such a volume over")
+    note(f"embedded: everything is in {options['directory']} of this machine, and is lost with it")
+    return embedded_server(options["directory"] / "server")
 
 
 def _settings(options: dict[str, Any]) -> ListenSettings:
@@ -126,6 +161,8 @@ def _settings(options: dict[str, Any]) -> ListenSettings:
     if not servers:
         raise click.UsageError("say where the SOS servers are: --servers HOST:PORT,HOST:PORT,… (or SOS_SERVERS)")
     cookie = options["cookie"]
+    if cookie is not None and options["tokens"] is not None:
+        raise click.UsageError("--cookie does not go with --tokens: the token is the cookie then")
     if cookie is None:
         cookie = WALLAROO_COOKIE if options["wallaroo"] else ""
     metrics = options["metrics"]

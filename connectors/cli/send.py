@@ -12,7 +12,7 @@ import trio
 
 from connectors.source.line_file import LINE_BYTES_MAX, LOOK_SECONDS, LineFile, named_stream_id
 from connectors.source.source import VERSION, open_source
-from journal.cli.options import split_addresses, tls_context
+from journal.cli.options import split_addresses, tls_context, token_of
 from journal.cli.output import note, print_json, progress
 from journal.cli.running import run_async
 from sos_client.printable import printable
@@ -39,6 +39,8 @@ Examples:
 @click.option("--program", default="sos-connector", show_default=True, help="What the listener knows this program by.")
 @click.option("--name", help="Name of the stream, of one file or of standard input.")
 @click.option("--cookie", default="", help="What the listener wants in HELLO.")
+@click.option("--token-file", type=_FILE, help="Token that the listener wants; or the token itself in SOS_TOKEN.")
+@click.option("--insecure", is_flag=True, help="Let the token go to other hosts without TLS.")
 @click.option("--protocol-version", default=VERSION, show_default=True, help="What the listener wants in HELLO.")
 @click.option("--tls", is_flag=True, help="Speak TLS.")
 @click.option(
@@ -77,6 +79,8 @@ async def _send(files: tuple[Path, ...], options: dict[str, Any]) -> None:
         split_addresses(options["listeners"]),
         program=options["program"],
         cookie=options["cookie"].encode(),
+        token=token_of(options["token_file"]),
+        insecure=options["insecure"],
         version=options["protocol_version"],
         tls=tls_context(options["tls_ca"], wanted=options["tls"]),
         patience_seconds=options["timeout"],

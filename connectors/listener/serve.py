@@ -17,13 +17,15 @@ import trio
 
 from connectors.ingest.ingest_log import IngestLog
 from connectors.ingest.retention import MessageRetention
+from connectors.listener.admission import SourceAdmission
 from connectors.listener.report import listener_report
 from connectors.listener.reporting_volume import ReportingVolume
 from connectors.listener.sources import Sources, farewell
 from connectors.listener.upkeep import Upkeep
 from journal.nurseries import background
 from journal.service.log_bridge import bridge_logging
-from journal.service.serve import RunningService, serve_metrics_of
+from journal.service.serve import RunningService
+from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving
 from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
@@ -61,7 +63,16 @@ class RunningListener:
         self._settings = settings
         self._log = log
         self._open_volume = open_volume
-        self.sources = Sources(settings.protocol, log)
+        files = settings.files
+        admission = SourceAdmission(
+            volume=files.volumes[0],
+            cookie=settings.protocol.cookie,
+            access=AccessRules(files.tokens),
+            wall_clock=time.time,
+        )
+        self.sources = Sources(settings.protocol, log, admission)
+        self.owned: tuple[IngestLog, Upkeep] | None = None
+        """While the volume is this process's."""
         self._drained = trio.Event()
         self._drained_to = ""
         self._tls = ServerTls(settings.files.tls) if settings.files.tls else None
@@ -103,9 +114,9 @@ class RunningListener:
     def reload(self) -> None:
         """Tokens and certificates again."""
         self.service.reload()
-        if self._tls is not None:
+        for load in (self.sources.reload, *([self._tls.reload] if self._tls is not None else [])):
             with contextlib.suppress(SettingsError):  # the service has said what is wrong with the same files
-                self._tls.reload()
+                load()
 
     @asynccontextmanager
     async def _opened(self, volume: str, unless_above: int | None) -> AsyncIterator[OwnedVolume]:
@@ -133,13 +144,32 @@ class RunningListener:
                     upkeep=upkeep,
                 )
 
-            with self.sources.serving(ingest):
-                yield cast("OwnedVolume", ReportingVolume(journal, report))
+            self.owned = ingest, upkeep
+            try:
+                with self.sources.serving(ingest):
+                    yield cast("OwnedVolume", ReportingVolume(journal, report))
+            finally:
+                self.owned = None
 
     def _ready(self) -> None:
         gc.freeze()  # what a listener has when it begins, it keeps
         announce(f"files {self.service.listener.address}")
         announce(f"ready {self.listener.address}")
+
+
+async def _serve_metrics(
+    address: Address, running: RunningListener, log: EventLog, *, task_status: trio.TaskStatus[Address]
+) -> None:
+    """Imports what only this needs, a tenth of a start."""
+    from connectors.listener.exposition import ListenerCollector
+    from journal.service.exposition import registry_of
+    from sos_client.serving.metrics_endpoint import serve_metrics
+    from sos_client.serving.serving_metrics import ServingMetrics
+
+    registry = registry_of(running.service.metrics, running.service.keepers)
+    registry.register(ServingMetrics("sos_journal", running.service.listener, log))
+    registry.register(ListenerCollector(running.sources, lambda: running.owned))
+    await serve_metrics(address, registry, log, task_status=task_status)
 
 
 def wall_ms() -> int:
@@ -153,12 +183,8 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume) -> None:
     files = settings.files
     log = EventLog(least=Level[files.log_level.upper()])
     bridge_logging(log)
-    check_exposure(files.listen, tls=files.tls is not None, tokens=files.tokens is not None, insecure=files.insecure)
-    if not (files.insecure or settings.listen.loopback):
-        raise SettingsError(
-            f"{settings.listen} can be reached from other machines, and sources show no token: whoever reaches "
-            "it writes. Listen on 127.0.0.1, or say --insecure where only those can reach it who may"
-        )
+    for address in (files.listen, settings.listen):
+        check_exposure(address, tls=files.tls is not None, tokens=files.tokens is not None, insecure=files.insecure)
     if files.exit_with_handle is not None:
         check_pipe(files.exit_with_handle)
     allow_connections(dataclasses.replace(_LIMITS, connections_max=2 * _LIMITS.connections_max))  # files', too
@@ -174,7 +200,7 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume) -> None:
                 exit_with_handle=files.exit_with_handle,
             )
             if files.metrics is not None:
-                where = await nursery.start(serve_metrics_of, files.metrics, running.service, log)
+                where = await nursery.start(_serve_metrics, files.metrics, running, log)
                 log.info("metrics", address=str(where))
             log.info("listening", address=str(running.listener.address), files=str(running.service.listener.address))
             await running.run()

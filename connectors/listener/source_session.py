@@ -6,7 +6,6 @@ a peer that does not read costs no more than the list of its streams.
 
 from __future__ import annotations
 
-import hmac
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -55,7 +54,7 @@ class SourceSession:
         settings: ProtocolSettings,
         on_greeted: Callable[[HelloFrame], None],
     ) -> None:
-        """`on_greeted` is called with a HELLO that is right; what it raises ends the connection."""
+        """`on_greeted` is called with a HELLO of the right version; a ProtocolError that it raises is the answer."""
         self.hello: HelloFrame | None = None
         self.messages = 0
         self.peer = peer
@@ -230,8 +229,6 @@ class SourceSession:
             raise ProtocolError(
                 f"version {frame.version!r} is not spoken here; this listener wants {self._settings.version!r}"
             )
-        if not hmac.compare_digest(frame.cookie, self._settings.cookie):
-            raise ProtocolError("the cookie is not the one of this listener (--cookie)")
         self._on_greeted(frame)
         self.hello = frame
         stopped = bool(self._log.stopped_by)

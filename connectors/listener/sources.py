@@ -15,13 +15,16 @@ from connectors.listener.source_session import SourceSession
 from connectors.wire.codec import encode
 from connectors.wire.frames import ErrorFrame
 from sos_client.serving.pace import Pace, PaceLimits
+from sos_client.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from connectors.ingest.ingest_log import IngestLog
+    from connectors.listener.admission import SourceAdmission
     from connectors.listener.settings import ProtocolSettings
     from connectors.wire.frames import HelloFrame
+    from sos_client.serving.access import Grant
     from sos_client.serving.event_log import EventLog
     from sos_client.serving.listener import Accepted
 
@@ -37,11 +40,15 @@ STOP_SECONDS: Final = 5.0
 class Sources:
     """`converse` for each connection, `serving` while there is an ingest log, `run` in a nursery of the caller's."""
 
-    def __init__(self, settings: ProtocolSettings, log: EventLog) -> None:
+    def __init__(self, settings: ProtocolSettings, log: EventLog, admission: SourceAdmission) -> None:
         self.settings = settings
+        self.messages = 0
+        """Of connections that have ended."""
+        self._admission = admission
         self._log = log
         self._ingest: IngestLog | None = None
         self._sessions: dict[SourceSession, Pace] = {}
+        self._grants: dict[SourceSession, Grant] = {}
         self._active: ActiveStreams[SourceSession] = ActiveStreams()
         self._empty = trio.Event()
         self._moved_to: str | None = None
@@ -80,6 +87,7 @@ class Sources:
                 session.sweep()
                 if pace.too_slow(now, owing=session.owing):
                     session.drop("too little came in too long a time, so the listener gave up waiting")
+            self._end_unadmitted()
             self._bound_held_bytes()
 
     async def converse(self, accepted: Accepted) -> None:
@@ -89,9 +97,14 @@ class Sources:
             return  # it connects again, here or elsewhere
 
         def greeted(hello: HelloFrame) -> None:
+            self._grants[session] = grant = self._admission.admit(hello.cookie)
             accepted.greeted()
             self._log.info(
-                "source connected", peer=accepted.peer, program=hello.program[:100], instance=hello.instance[:100]
+                "source connected",
+                peer=accepted.peer,
+                program=hello.program[:100],
+                instance=hello.instance[:100],
+                token=grant.name,
             )
 
         session = SourceSession(
@@ -108,6 +121,8 @@ class Sources:
             reason = await session.run()
         finally:
             del self._sessions[session]
+            self._grants.pop(session, None)
+            self.messages += session.messages
             if not self._sessions:
                 self._empty.set()
             event = "source gone" if session.hello is not None else "source refused"
@@ -124,6 +139,19 @@ class Sources:
                 await self._empty.wait()
         for session in self._sessions:
             session.drop("")
+
+    def reload(self) -> None:
+        """Tokens again. SettingsError, and nothing changes, when they are not in order."""
+        self._admission.reload()
+        self._end_unadmitted()
+
+    def _end_unadmitted(self) -> None:
+        """Those whose token has expired, or was taken away."""
+        for session, grant in list(self._grants.items()):
+            try:
+                self._grants[session] = self._admission.current(grant)
+            except ProtocolError as error:
+                session.drop(str(error))
 
     def _bound_held_bytes(self) -> None:
         """Frames that have begun: too many of them, and those who hold most have to begin again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import secrets
+from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from connectors.wire.frames import AckFrame, EosFrame, HelloFrame, NotifyAckFram
 from connectors.wire.limits import MESSAGE_FRAME_BYTES_MAX, NOTHING_SEEN
 from connectors.wire.streams import StreamState
 from journal.nurseries import background
+from sos_client.clear_text import check_token_stays, leaves_this_host
 from sos_client.net.dialing import split_address, tcp_dial
 from sos_client.retry import RetryPolicy
 from sos_client.wire.errors import ConnectionLostError, DeadlineError, MisuseError, SosError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from connectors.wire.frames import Frame
+    from connectors.wire.session import ConnectorSession
     from sos_client.net.dialing import Dial
 
 VERSION: Final = "0.0.1"
@@ -57,7 +60,6 @@ class OpenStream:
         self.ends = False
         self.ended = False
         self.end_said = False  # on the present connection
-        self.refused_at: float | None = None
         self._source = source
 
     @property
@@ -83,7 +85,7 @@ class OpenStream:
             raise MisuseError(f"a message of {len(key) + len(payload)} bytes: a listener takes none of 1 MiB")
         head = message_head(self.stream_id, message_id, event_time, len(key), len(payload))
         if self.outbox.add(message_id, b"".join((head, key, payload))):
-            await self._source.room(len(head) + len(key) + len(payload))
+            await self._source.room(self, len(head) + len(key) + len(payload))
 
     async def flush(self) -> None:
         """Return when everything that was sent is durable."""
@@ -92,20 +94,58 @@ class OpenStream:
     async def aclose(self) -> None:
         """End the stream: returns when all of it is durable, and the listener knows that it has ended."""
         self.ends = True
+        self._source.ending(self)
         await self._source.until(lambda: self.ended, f"the end of stream {self.name} to be acknowledged")
         self._source.forget(self)
+
+
+class DueStreams:
+    """Streams that something may be sent of, each once, in order: so each has its turn, however few credits there are.
+
+    Those that may have come to their end are apart: an end costs no credit.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[OpenStream, None] = {}
+        self._ending: dict[OpenStream, None] = {}
+
+    def add(self, stream: OpenStream) -> None:
+        self._waiting.setdefault(stream)
+
+    def add_ending(self, stream: OpenStream) -> None:
+        self._ending.setdefault(stream)
+
+    def take(self) -> OpenStream | None:
+        """The next one; None: there is none."""
+        stream = next(iter(self._waiting), None)
+        if stream is not None:
+            del self._waiting[stream]
+        return stream
+
+    def take_ending(self) -> list[OpenStream]:
+        ending, self._ending = list(self._ending), {}
+        return ending
 
 
 class Source:
     """Streams over one connection to a listener, or the next one; `open_source` makes it."""
 
     def __init__(
-        self, addresses: Sequence[str], hello: HelloFrame, dial: Dial, *, window_bytes: int, patience_seconds: float
+        self,
+        addresses: Sequence[str],
+        hello: HelloFrame,
+        dial: Dial,
+        *,
+        window_bytes: int,
+        patience_seconds: float,
+        stays_here: bool = False,
     ) -> None:
+        """`stays_here`: HELLO has a token that may not leave this host."""
         self.connections = 0
         self._addresses = list(addresses)
         self._hello = hello
         self._dial = dial
+        self._stays_here = stays_here
         self._window_bytes = window_bytes
         self._patience_seconds = patience_seconds
         self._streams: dict[int, OpenStream] = {}
@@ -113,7 +153,8 @@ class Source:
         self._elsewhere = ""  # where the listener has sent us
         self._failure: SosError | None = None
         self._refusals = 0
-        self._turn = 0
+        self._due = DueStreams()
+        self._refused: deque[tuple[OpenStream, float]] = deque()  # and when
         self._trouble = "it does not answer"
         self._heard = trio.current_time()
         self._work = trio.Event()
@@ -124,17 +165,23 @@ class Source:
         if stream_id in self._streams:
             raise MisuseError(f"stream {stream_id} is open already")
         stream = self._streams[stream_id] = OpenStream(self, stream_id, name)
+        self._due.add(stream)
         try:
             await self.until(lambda: stream.known, f"stream {name}, which another connection may have")
         finally:
             if not stream.known:
                 self.forget(stream)
+                self._due.add_ending(stream)
         return stream
 
     def forget(self, stream: OpenStream) -> None:
         """It has ended, or was never opened: it may be opened again."""
         if self._streams.get(stream.stream_id) is stream:
             del self._streams[stream.stream_id]
+
+    def ending(self, stream: OpenStream) -> None:
+        """Nothing more comes of it."""
+        self._due.add_ending(stream)
 
     async def run(self) -> None:
         """Keep a connection until cancelled. Ends with what cannot be mended by another one, for all who wait."""
@@ -160,8 +207,9 @@ class Source:
             if not self._elsewhere or failures > len(self._addresses):
                 await trio.sleep(_RETRY.pause_seconds(failures, random.random()))
 
-    async def room(self, held_bytes: int) -> None:
+    async def room(self, stream: OpenStream, held_bytes: int) -> None:
         """A stream holds so many bytes more: wait until all of them together are within the window."""
+        self._due.add(stream)
         self._held_bytes += held_bytes
         self._work.set()
         if self._failure is not None or self._held_bytes > self._window_bytes:
@@ -185,15 +233,17 @@ class Source:
         link = await open_source_link(self._dial, address, self._hello, seconds=CONNECT_SECONDS)
         self.connections += 1
         try:
+            self._refused.clear()
             for stream in self._streams.values():
                 stream.outbox.fly_again()
-                stream.refused_at, stream.end_said = None, False
+                stream.end_said = False
+                self._due.add(stream)
             self._work.set()
             async with background() as nursery:
                 nursery.start_soon(self._send, link)
                 while not isinstance(frame := await self._next_frame(link), RestartFrame):
                     self._hear(frame)
-                self._elsewhere = _usable(frame.address)
+                self._elsewhere = self._usable(frame.address)
                 raise ConnectionLostError(f"{address} asked to connect again")
         finally:
             await link.aclose()
@@ -211,40 +261,51 @@ class Source:
             if data:
                 await link.send(data)
                 continue
-            refused = any(stream.refused_at is not None for stream in self._streams.values())
-            with trio.move_on_after(BUSY_SECONDS if refused else float("inf")):
+            with trio.move_on_after(BUSY_SECONDS if self._refused else float("inf")):
                 await self._work.wait()
             self._work = trio.Event()
+            self._ask_again()
 
     def _next_data(self, link: SourceLink) -> bytes:
-        """What can be sent now; empty when that is nothing."""
+        """What can be sent now; empty when that is nothing. Looks only at streams that something has happened to."""
         session, parts = link.session, list[bytes]()
-        streams = list(self._streams.values())
-        for stream in streams:
-            state = session.streams.state(stream.stream_id)
-            if state in (StreamState.UNKNOWN, StreamState.CLOSED) and session.credits and self._wants_to_open(stream):
-                point = stream.outbox.point if stream.known and stream.outbox.point >= 0 else NOTHING_SEEN
-                notify = NotifyFrame(stream_id=stream.stream_id, stream_name=stream.name, point_of_reference=point)
-                parts.append(session.send(notify))
-            elif state is StreamState.OPEN and not stream.known:  # of somebody here who did not wait for it
-                parts.append(session.send(EosFrame(stream_id=stream.stream_id)))
-        self._turn += 1  # so that each is the first now and then, however few credits there are
-        first = self._turn % max(1, len(streams))
-        for stream in streams[first:] + streams[:first]:
+        for stream in self._due.take_ending():
             if session.streams.state(stream.stream_id) is StreamState.OPEN:
-                frames = stream.outbox.take(min(session.credits, MESSAGES_PER_SEND_MAX))
-                if frames:
-                    session.spend(stream.stream_id, len(frames))
-                    parts.extend(frames)
+                if not stream.known:  # of somebody here who did not wait for it
+                    parts.append(session.send(EosFrame(stream_id=stream.stream_id)))
                 elif stream.ends and stream.outbox.empty:
                     parts.append(session.send(EosFrame(stream_id=stream.stream_id)))
                     stream.end_said = True
+        while session.credits and (stream_due := self._due.take()) is not None:
+            parts.extend(self._of_stream(session, stream_due))
         return b"".join(parts)
 
-    def _wants_to_open(self, stream: OpenStream) -> bool:
-        if stream.refused_at is not None and trio.current_time() < stream.refused_at + BUSY_SECONDS:
-            return False
-        return not (stream.ended or stream.end_said)
+    def _of_stream(self, session: ConnectorSession, stream: OpenStream) -> list[bytes]:
+        """What can be sent of a stream with the credits that there are. What is left comes after the other streams."""
+        if self._streams.get(stream.stream_id) is not stream:
+            return []  # forgotten meanwhile
+        state = session.streams.state(stream.stream_id)
+        if state is StreamState.OPEN:
+            frames = stream.outbox.take(min(session.credits, MESSAGES_PER_SEND_MAX))
+            session.spend(stream.stream_id, len(frames))
+            if stream.outbox.waits_to_be_sent:
+                self._due.add(stream)
+            return frames
+        if state is StreamState.NOTIFIED or stream.ended or stream.end_said:
+            return []
+        point = stream.outbox.point if stream.known and stream.outbox.point >= 0 else NOTHING_SEEN
+        notify = NotifyFrame(stream_id=stream.stream_id, stream_name=stream.name, point_of_reference=point)
+        return [session.send(notify)]
+
+    def _ask_again(self) -> None:
+        """Streams that another connection had a while ago."""
+        now = trio.current_time()
+        while self._refused:
+            stream, refused_at = self._refused[0]
+            if now < refused_at + BUSY_SECONDS:
+                return
+            self._refused.popleft()
+            self._due.add(stream)
 
     def _hear(self, frame: Frame) -> None:
         self._heard = trio.current_time()
@@ -252,11 +313,15 @@ class Source:
             case NotifyAckFrame(stream_id=stream_id, accepted=True):
                 opened = self._streams.get(stream_id)
                 if opened is not None:
-                    opened.refused_at, opened.known = None, True
+                    opened.known = True
                     self._held_bytes -= opened.outbox.acknowledge(frame.point_of_reference)
+                    self._due.add(opened)
+                    self._due.add_ending(opened)
+                else:
+                    self._due.add_ending(OpenStream(self, stream_id, ""))
             case NotifyAckFrame(stream_id=stream_id):
                 if stream_id in self._streams:
-                    self._streams[stream_id].refused_at = self._heard
+                    self._refused.append((self._streams[stream_id], self._heard))
                 self._trouble = f"stream {stream_id} is open on another connection"
             case AckFrame(points=points):
                 for stream_id, point in points:
@@ -264,24 +329,25 @@ class Source:
                     if acknowledged is not None:
                         self._held_bytes -= acknowledged.outbox.acknowledge(point)
                         acknowledged.ended = acknowledged.end_said
+                        if acknowledged.ends:
+                            self._due.add_ending(acknowledged)
                     self._refusals = 0
             case _:
                 pass
         self._work.set()
         self._tell()
 
+    def _usable(self, address: str) -> str:
+        """Where a listener sends us; empty if that is nowhere, or no place for our token."""
+        try:
+            split_address(address)
+        except MisuseError:
+            return ""
+        return "" if self._stays_here and leaves_this_host(address) else address
+
     def _tell(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
-
-
-def _usable(address: str) -> str:
-    """Where a listener sends us; empty if that is nowhere."""
-    try:
-        split_address(address)
-    except MisuseError:
-        return ""
-    return address
 
 
 @asynccontextmanager
@@ -291,20 +357,37 @@ async def open_source(
     program: str,
     instance: str = "",
     cookie: bytes = b"",
+    token: bytes | None = None,
     version: str = VERSION,
     tls: ssl.SSLContext | None = None,
+    insecure: bool = False,
     window_bytes: int = WINDOW_BYTES,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> AsyncIterator[Source]:
     """Streams to the listener at HOST:PORT, or at the first of several that answers.
 
     `instance` names this process among those of the program: a new connection of it takes over what its old one left
-    open. In the block, connections are kept and made again. At its end nothing more is waited for: `flush` or `aclose`
-    the streams before.
+    open. `token` is shown as the cookie, in TLS or to this host only (MisuseError), unless `insecure`; a listener that
+    sends us elsewhere is not obeyed then. In the block, connections are kept and made again. At its end nothing more
+    is waited for: `flush` or `aclose` the streams before.
     """
     addresses = [listener] if isinstance(listener, str) else list(listener)
-    hello = HelloFrame(version=version, cookie=cookie, program=program, instance=instance or secrets.token_hex(8))
-    source = Source(addresses, hello, tcp_dial(tls), window_bytes=window_bytes, patience_seconds=patience_seconds)
+    stays_here = token is not None and tls is None and not insecure
+    check_token_stays(addresses, token=token, encrypted=not stays_here)
+    hello = HelloFrame(
+        version=version,
+        cookie=token.hex().encode() if token is not None else cookie,
+        program=program,
+        instance=instance or secrets.token_hex(8),
+    )
+    source = Source(
+        addresses,
+        hello,
+        tcp_dial(tls),
+        window_bytes=window_bytes,
+        patience_seconds=patience_seconds,
+        stays_here=stays_here,
+    )
     async with background() as nursery:
         nursery.start_soon(source.run)
         yield source

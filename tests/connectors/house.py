@@ -10,11 +10,13 @@ import trio.testing
 
 from connectors.ingest import places
 from connectors.ingest.ingest_log import IngestLog
+from connectors.listener.admission import SourceAdmission
 from connectors.listener.settings import ProtocolSettings
 from connectors.listener.sources import Sources
 from connectors.wire.codec import decode, encode
 from connectors.wire.frames import AckFrame, Frame, HelloFrame, MessageFrame, NotifyAckFrame, NotifyFrame, OkFrame
 from connectors.wire.limits import NOTHING_SEEN
+from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
 from sos_client.wire.frames import FrameSplitter
 from tests.connectors.wallaroo_source import stored_rows
@@ -22,6 +24,7 @@ from tests.fakes.memory_volume import MemoryVolume
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 HELLO = HelloFrame(version="0.0.1", cookie=b"", program="p", instance="i")
 OTHER = HelloFrame(version="0.0.1", cookie=b"", program="p", instance="j")
@@ -142,10 +145,14 @@ class House:
 
 
 @asynccontextmanager
-async def listening(volume: MemoryVolume | None = None, settings: ProtocolSettings = SETTINGS) -> AsyncIterator[House]:
+async def listening(
+    volume: MemoryVolume | None = None, settings: ProtocolSettings = SETTINGS, *, tokens: Path | None = None
+) -> AsyncIterator[House]:
     """A house whose listener owns the volume during the block."""
     volume = volume or MemoryVolume("v")
-    sources = Sources(settings, EventLog(write=lambda _: None))
+    access = AccessRules(tokens)
+    admission = SourceAdmission(volume="v", cookie=settings.cookie, access=access, wall_clock=lambda: 1790000001.0)
+    sources = Sources(settings, EventLog(write=lambda _: None), admission)
     ingest = IngestLog(volume, wall_ms=lambda: 1790000001000)
     await ingest.open()
     async with trio.open_nursery() as nursery:

@@ -156,7 +156,7 @@ def test_it_ends_in_order_and_says_what_is_wrong(tmp_path: Path) -> None:
     command += ["--servers", "127.0.0.1:1", "--listen", "0.0.0.0:0", "--tokens", str(tmp_path / "tokens")]
     said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert said.returncode == 2
-    assert "sources show no token" in said.stderr
+    assert "TLS is not set up" in said.stderr
 
 
 def test_files_are_sent_and_sent_on(tmp_path: Path) -> None:

@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import trio
+import trustme
 
 from connectors.ingest import places
 from connectors.ingest.reader_position import reader_text
 from journal.gateway.client.client import open_volume
+from sos_client.serving.access import Right, append_token, new_token
 from tests.connectors.test_listen_process import Process, running, stored, where
 from tests.connectors.wallaroo_source import SourceStream, WallarooSource
 
@@ -127,3 +130,57 @@ def test_sources_are_sent_to_another_machine(tmp_path: Path) -> None:
             assert status("--service", other.addresses["files"])["connections"] == []
         finally:
             other.end(signal.SIGTERM)
+
+
+def test_tls_tokens_metrics_and_a_server_of_its_own(tmp_path: Path) -> None:
+    """Beyond loopback without --insecure; what is embedded is there again after a kill of everything."""
+    authority, tokens, pem = trustme.CA(), tmp_path / "tokens.toml", str(tmp_path / "listener.pem")
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(pem)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    for name, right in (("source", Right.APPEND), ("reader", Right.READ)):
+        text, grant = new_token(name=name, namespaces=("clicks",), rights=frozenset({right}), expires=None)
+        append_token(tokens, grant)
+        (tmp_path / f"{name}.token").write_text(text)
+    listener = Process("listener", tmp_path, "connectors", "listen", "--volume", "clicks", "--embedded")
+    listener._command += ["--dir", str(tmp_path / "all"), "--listen", "0.0.0.0:0", "--tokens", str(tokens)]
+    listener._command += ["--tls-cert", pem, "--tls-key", pem, "--metrics", "127.0.0.1:0"]
+    (tmp_path / "lines").write_bytes(b"one\ntwo\n")
+
+    def send(token: str) -> subprocess.CompletedProcess[str]:
+        port = listener.addresses["ready"].rpartition(":")[2]
+        trust = ("--tls-ca", str(tmp_path / "ca.pem"), "--token-file", str(tmp_path / f"{token}.token"))
+        return tool("send", str(tmp_path / "lines"), "--to", f"localhost:{port}", "--timeout", "20", *trust)
+
+    try:
+        listener.start()
+        assert "is lost with it" in (tmp_path / "listener.log").read_text()
+        assert send("source").returncode == 0
+        refused = send("reader")
+        assert (refused.returncode, "no append right on volume clicks" in refused.stderr) == (10, True), refused.stderr
+        metrics = scraped(tmp_path / "listener.log")
+        assert "sos_connector_messages_total 2.0" in metrics
+        assert "sos_connector_next_sequence 2.0" in metrics
+        assert 'sos_connector_waiting{for="a first reader' in metrics
+        assert "sos_connector_commit_seconds_count" in metrics
+        tokens.write_text(tokens.read_text().replace('rights = ["read"]', 'rights = ["append", "read"]'))
+        assert listener._process is not None
+        listener._process.send_signal(signal.SIGHUP)
+        time.sleep(1)
+        assert send("reader").returncode == 0
+        listener.end()
+        listener.start()
+        assert send("source").returncode == 0
+        port = listener.addresses["files"].rpartition(":")[2]
+        trust = ("--tls-ca", str(tmp_path / "ca.pem"), "--token-file", str(tmp_path / "reader.token"))
+        found = status("--service", f"localhost:{port}", *trust)
+        assert found["next_sequence"] == 2
+    finally:
+        listener.end(signal.SIGTERM)
+
+
+def scraped(log: Path) -> str:
+    """What the listener gives Prometheus, at the address in its log."""
+    (address,) = [json.loads(line)["address"] for line in log.read_text().splitlines() if '"event": "metrics"' in line]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as answer:
+        text: str = answer.read().decode()
+    return text
