@@ -1,28 +1,45 @@
-"""Spark on SOS: session helper, pipelines, data source, and the Java shim.
+"""Spark on SOS: session helper, pipelines, data source, order, and the Java shim.
 
-`with_sos_checkpoints` needs PySpark; it is imported when it is asked for, so that the jar can be had without.
+What needs PySpark is imported when it is asked for, so that the jar can be had without.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from spark_integration.driver_jvm import SessionError
+    from spark_integration.order.errors import OrderError
+    from spark_integration.order.ordered import ordered
     from spark_integration.session import stop_beside_driver, with_sos_checkpoints
 
-__all__ = ["SessionError", "stop_beside_driver", "with_sos_checkpoints"]
+__all__ = [
+    "OrderError",
+    "SessionError",
+    "ordered",
+    "stop_beside_driver",
+    "with_sos_checkpoints",
+]
+
+_HOMES: Final = {
+    "OrderError": "order.errors",
+    "SessionError": "driver_jvm",
+    "ordered": "order.ordered",
+    "stop_beside_driver": "session",
+    "with_sos_checkpoints": "session",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'spark_integration' has no attribute {name!r}")
     try:
-        from spark_integration import session
+        module = importlib.import_module(f"spark_integration.{_HOMES[name]}")
     except ModuleNotFoundError as missing:
-        if missing.name != "pyspark":
+        if missing.name not in {"pyspark", "pyarrow", "numpy"}:
             raise
         raise ModuleNotFoundError(
-            f"{name} needs PySpark: pip install 'sos-checkpoints[spark]'", name="pyspark"
+            f"{name} needs PySpark: pip install 'sos-checkpoints[spark]'", name=missing.name
         ) from missing
-    return getattr(session, name)
+    return getattr(module, name)

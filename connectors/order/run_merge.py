@@ -85,7 +85,7 @@ def merge_steps(
     """
     for group in overlapping(runs):
         if len(group) == 1:
-            yield from (_as_it_is(segment) for segment in group[0].segments)
+            yield from _as_it_is(group[0])
         else:
             yield from _merged(group, sequences_of, step_rows)
 
@@ -95,9 +95,13 @@ def part_rows(runs: int, step_rows: int = STEP_ROWS) -> int:
     return max(1, step_rows // runs // MARK_ROWS) * MARK_ROWS
 
 
-def _as_it_is(segment: RunSegment[Place]) -> MergeStep[Place]:
-    piece = RowRange(place=segment.place, start=segment.start, stop=segment.stop)
-    return MergeStep(pieces=(piece,), order=None, repeats=segment.repeats)
+def _as_it_is(run: NaturalRun[Place]) -> Iterator[MergeStep[Place]]:
+    before: RunSegment[Place] | None = None
+    for segment in run.segments:
+        repeats = segment.repeats + (before is not None and before.last == segment.marks[0])
+        piece = RowRange(place=segment.place, start=segment.start, stop=segment.stop)
+        yield MergeStep(pieces=(piece,), order=None, repeats=int(repeats))
+        before = segment
 
 
 def _merged(

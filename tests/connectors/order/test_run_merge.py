@@ -113,7 +113,7 @@ def test_equal_sequences_are_counted_and_stay_in_the_order_of_tasks() -> None:
     assert rows.repeats == 3
     alone = Rows([[[1, 1, 1], [1]]])
     assert len(list(alone.merged())) == 4
-    assert alone.repeats == 2  # each block for itself
+    assert alone.repeats == 3
 
 
 def test_one_sequence_in_many_parts_comes_together() -> None:
