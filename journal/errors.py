@@ -1,6 +1,7 @@
 """Every error of the journal: one table of codes, one small tree by who must act.
 
-Belongs here: codes, what each means to a caller, the classes, and the way from a code on the wire back to its class.
+Belongs here: codes, what each means to a caller, what a command exits with, the classes, and the way from a code on
+the wire back to its class.
 Does not belong here: how an error is shown to a person (journal/cli) or framed on the wire (journal/gateway).
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from sos_client.wire.errors import ErrorCode, SosError
+from sos_client.wire.errors import ErrorCode, ExitCode, SosError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +73,34 @@ OF_SERVERS: Final = {
 FULL: Final = frozenset(code for code, meaning in OF_SERVERS.items() if meaning is JournalCode.NO_SPACE)
 """What a server says that takes nothing more, and still gives what it has."""
 
+_EXIT_CODES: Final = {
+    ExitCode.USAGE: (JournalCode.BAD_PATH, JournalCode.BAD_REQUEST, JournalCode.TOO_LARGE),
+    ExitCode.NOT_FOUND: (JournalCode.NOT_FOUND, JournalCode.VOLUME_NOT_FOUND, JournalCode.OUT_OF_RETENTION),
+    ExitCode.CONFLICT: (
+        JournalCode.ALREADY_EXISTS,
+        JournalCode.IS_DIRECTORY,
+        JournalCode.NOT_DIRECTORY,
+        JournalCode.NOT_EMPTY,
+        JournalCode.VOLUME_EXISTS,
+        JournalCode.CHANGED,
+    ),
+    ExitCode.FENCED: (JournalCode.FENCED, JournalCode.EXPIRED, JournalCode.NOT_OWNER),
+    ExitCode.ACCESS: (JournalCode.AUTH, JournalCode.DENIED),
+    ExitCode.SPACE: (JournalCode.NO_SPACE,),
+    ExitCode.DAMAGED: (JournalCode.DAMAGED, JournalCode.LOST, JournalCode.TOO_NEW),
+    ExitCode.UNAVAILABLE: (JournalCode.UNAVAILABLE, JournalCode.SHUTTING_DOWN, JournalCode.LOCKED),
+    ExitCode.PROTOCOL: (
+        JournalCode.VERSION,
+        JournalCode.PROTOCOL,
+        JournalCode.UNSUPPORTED,
+        JournalCode.LIMIT,
+        JournalCode.TOO_SLOW,
+    ),
+    ExitCode.OUTCOME_UNKNOWN: (JournalCode.OUTCOME_UNKNOWN,),
+}
+_EXIT_CODE_OF: Final = {code: exit_code for exit_code, codes in _EXIT_CODES.items() for code in codes}
+assert set(_EXIT_CODE_OF) == set(JournalCode), "every error has an exit code"
+
 
 class JournalError(SosError):
     """Root of the journal's errors: a code, a sentence for a person, fields for a program."""
@@ -81,6 +110,7 @@ class JournalError(SosError):
     def __init__(self, code: JournalCode, message: str, **fields: FieldValue) -> None:
         super().__init__(message)
         self.code = code
+        self.exit_code = _EXIT_CODE_OF[code]
         self.message = message
         self.fields: dict[str, FieldValue] = fields
 

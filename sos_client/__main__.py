@@ -1,5 +1,5 @@
 """`python -m sos_client` is the `sos` command."""
 
-from sos_client.cli.command import main
+from sos_client.cli import main
 
 main()

@@ -13,6 +13,7 @@ from sos_client.attempts import Attempts, Deadlines
 from sos_client.clear_text import check_token_stays
 from sos_client.connection_pool import ConnectionPool
 from sos_client.net.dialing import Dial, tcp_dial
+from sos_client.nurseries import background
 from sos_client.read_stream import ReadStream
 from sos_client.retry import RetryPolicy
 from sos_client.wire import messages as m
@@ -60,7 +61,7 @@ async def open_client(
     try:
         async with pool.lease() as link:
             identity = link.server_identity
-        async with _background() as nursery:
+        async with background() as nursery:
             yield SosClient(pool, attempts, nursery, identity)
     finally:
         await pool.aclose()
@@ -216,18 +217,3 @@ class SosClient:
 async def _run_within(scope: trio.CancelScope, stream: AppendStream) -> None:
     with scope:
         await stream.run()
-
-
-@contextlib.asynccontextmanager
-async def _background() -> AsyncIterator[trio.Nursery]:
-    """A nursery for tasks that never raise, and end with the block. The block's exception comes out as it is."""
-    try:
-        async with trio.open_nursery() as nursery:
-            try:
-                yield nursery
-            finally:
-                nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        if len(group.exceptions) != 1:
-            raise
-        raise group.exceptions[0] from group.exceptions[0].__cause__

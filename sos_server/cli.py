@@ -1,26 +1,26 @@
-"""The ``sos-server`` command: serve, check what is on disk, make tokens. Exit codes are those of ``sos``."""
+"""The ``sos-server`` command: serve, check what is on disk, make tokens."""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import os
-import sys
 import time
+from contextlib import contextmanager
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
-import trio
 
 from journal.disk.disk import DiskLockedError, open_disk
+from sos_client.command.connecting import decorated
+from sos_client.command.output import json_text, progress
+from sos_client.command.parameters import DIRECTORY, FILE
+from sos_client.command.running import finish, run_async, run_command
+from sos_client.command.serving import SERVING_OPTIONS, SHARE_PORT_OPTION
+from sos_client.command.verbs import Verbs
 from sos_client.printable import printable
 from sos_client.serving.access import Right, append_token, new_token
-from sos_client.settings import SettingsError
-from sos_client.standard_handles import occupy_standard_handles
 from sos_client.wire.errors import ExitCode, SosError
 from sos_server.config import Flags, load_settings
 from sos_server.serve import serve
@@ -28,85 +28,52 @@ from sos_server.store.checking import CheckReport, check_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-Problem = TypeVar("Problem", bound=Exception)
-SECONDS_PER_DAY = 86_400
-_STDOUT = 1
-_NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_FILE = click.Path(path_type=Path, dir_okay=False)
-_ROOT = click.Path(path_type=Path, file_okay=False)
-_EXISTING_ROOT = click.Path(path_type=Path, file_okay=False, exists=True)
+    from sos_client.command.connecting import Verb
 
+SECONDS_PER_DAY: Final = 86_400
+_STDOUT: Final = 1
+_NOT_ALLOWED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
-class ServeByDefault(click.Group):
-    """``sos-server --root DIR`` is ``sos-server serve --root DIR``."""
+command: Final = Verbs(
+    "sos-server",
+    "sos_server",
+    {"serve": ("cli", "serve_command"), "token": ("cli", "token_command"), "check": ("cli", "check_command")},
+    help="""The SOS server: append-only objects, acknowledged when they are on disk.
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ("--help", "--version")):
-            args = ["serve", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=ServeByDefault)
-@click.version_option(version("sos-checkpoints"), prog_name="sos-server")
-def main() -> None:
-    """The SOS server: append-only objects, acknowledged when they are on disk.
-
-    Without a command it serves: sos-server --root DIR (sos-server serve --help has the options)
-    """
-    occupy_standard_handles()
+    Without a verb it serves: sos-server --root DIR (sos-server serve --help has the options)
+    """,
+    default="serve",
+)
 
 
-@main.command("serve")
-@click.option("--root", type=_ROOT, help="Directory that holds everything; made when there is none.")
+def main() -> NoReturn:
+    """Entry point of the command."""
+    run_command(command, "sos-server")
+
+
+def _serving_options(function: Verb) -> Verb:
+    return decorated(function, SERVING_OPTIONS)
+
+
+@click.command("serve")
+@click.option("--root", type=DIRECTORY, help="Directory that holds everything; made when there is none.")
 @click.option("--listen", metavar="HOST:PORT", help="Where to serve (default 127.0.0.1:7400); port 0 picks one.")
-@click.option("--config", type=_FILE, help="TOML file with settings; flags win over it.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
-@click.option("--tls-cert", type=_FILE, help="Certificate chain (PEM).")
-@click.option("--tls-key", type=_FILE, help="Private key (PEM).")
-@click.option("--tokens", type=_FILE, help="Tokens file; see `sos-server token`.")
+@click.option("--config", type=FILE, help="TOML file with settings; flags win over it.")
+@_serving_options
 @click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and tokens.")
-@click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent).")
-@click.option("--share-port", is_flag=True, help="Serve at a port that another process of this user keeps.")
-def serve_command(
-    *,
-    root: Path | None,
-    listen: str | None,
-    config: Path | None,
-    metrics: str | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tokens: Path | None,
-    insecure: bool | None,
-    exit_with_fd: int | None,
-    share_port: bool,
-) -> None:
+@SHARE_PORT_OPTION
+def serve_command(*, exit_with_fd: int | None, share_port: bool, **flags: Any) -> None:
     """Serve until SIGTERM. Prints `ready HOST:PORT` when it does; SIGHUP reloads settings, tokens, certificates."""
-    flags = Flags(
-        config=config,
-        root=root,
-        listen=listen,
-        metrics=metrics,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        tokens=tokens,
-        insecure=insecure,
-    )
-    try:
-        root = load_settings(flags).root
-        trio.run(partial(serve, share_port=share_port), partial(load_settings, flags), exit_with_fd)
-    except* SettingsError as errors:
-        _leave(_texts(errors), ExitCode.USAGE)
-    except* DiskLockedError:
-        _leave([f"{root}: another process owns this directory; is it served already?"], ExitCode.UNAVAILABLE)
-    except* OSError as errors:
-        _leave_disk(root, errors)
-    except* SosError as errors:
-        _leave(_texts(errors), ExitCode.DAMAGED)
+    load = partial(load_settings, Flags(**flags))
+    root = load().root
+    with _told_about(root, owned="another process owns this directory; is it served already?"):
+        run_async(partial(serve, share_port=share_port), load, exit_with_fd)
 
 
-@main.command("token")
-@click.option("--tokens", type=_FILE, required=True, help="Tokens file to add to; made when there is none.")
+@click.command("token")
+@click.option("--tokens", type=FILE, required=True, help="Tokens file to add to; made when there is none.")
 @click.option("--name", required=True, help="What the audit log calls it.")
 @click.option("--namespace", "namespaces", multiple=True, default=["*"], show_default=True, help="Name or glob.")
 @click.option(
@@ -127,51 +94,38 @@ def token_command(
     text, grant = new_token(name=name, namespaces=tuple(namespaces), rights=granted, expires=expires)
     try:
         append_token(tokens, grant)
-    except SettingsError as error:
-        _leave([str(error)], ExitCode.USAGE)
     except OSError as error:
-        _leave([f"{tokens}: cannot be written: {error.strerror}"], ExitCode.USAGE)
+        finish(ExitCode.USAGE, f"{tokens}: cannot be written: {error.strerror}")
     try:
         _print(text)
     except OSError as error:
         lost = f"the token could not be shown ({error.strerror}) and is lost: take the entry {name!r} out of {tokens}"
-        _leave([lost], ExitCode.USAGE)
+        finish(ExitCode.USAGE, lost)
 
 
-@main.command("check")
-@click.option("--root", type=_EXISTING_ROOT, required=True, help="Directory of a server that is not running.")
+@click.command("check")
+@click.option("--root", type=DIRECTORY, required=True, help="Directory of a server that is not running.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object on standard output.")
 def check_command(*, root: Path, as_json: bool) -> None:
     """Verify every byte that a server keeps, without starting it or changing anything."""
-    try:
-        report = trio.run(_check, root)
-    except* DiskLockedError:
-        _leave([f"{root}: a server is running on this directory; stop it first"], ExitCode.UNAVAILABLE)
-    except* OSError as errors:
-        _leave_disk(root, errors)
+    with _told_about(root, owned="a server is running on this directory; stop it first"):
+        report = run_async(_check, root)
+    code = ExitCode.DONE if report.is_whole else ExitCode.DAMAGED
     try:
         _print(_as_json(report) if as_json else _as_text(report))
     except OSError as error:
-        code = ExitCode.USAGE if report.is_whole else ExitCode.DAMAGED
-        _leave([f"the report cannot be shown: {error.strerror}"], code)
-    if not report.is_whole:
-        sys.exit(ExitCode.DAMAGED)
+        finish(code or ExitCode.USAGE, f"the report cannot be shown: {error.strerror}")
+    finish(code)
 
 
 async def _check(root: Path) -> CheckReport:
-    show = _progress if sys.stderr.isatty() else None
-    async with open_disk(root) as disk:
-        return await check_root(disk, on_progress=show)
-
-
-def _progress(verified_bytes: int, all_bytes: int) -> None:
-    percent = 100 * verified_bytes // max(1, all_bytes)
-    click.echo(f"\r{percent:3} % of {all_bytes / 1e6:,.0f} MB", err=True, nl=verified_bytes == all_bytes)
+    with progress("checking", None) as bar:
+        async with open_disk(root) as disk:
+            return await check_root(disk, on_progress=bar.reached)
 
 
 def _as_json(report: CheckReport) -> str:
-    identity = report.identity.hex() if report.identity else None
-    return printable(json.dumps({**dataclasses.asdict(report), "identity": identity, "whole": report.is_whole}))
+    return json_text({**dataclasses.asdict(report), "whole": report.is_whole})
 
 
 def _as_text(report: CheckReport) -> str:
@@ -197,24 +151,15 @@ def disk_verdict(root: Path | None, error: OSError) -> tuple[str, ExitCode]:
     return f"{root}: the disk failed: {reason}", ExitCode.DAMAGED
 
 
-def _leave_disk(root: Path | None, errors: BaseExceptionGroup[OSError]) -> NoReturn:
-    verdicts = [disk_verdict(root, error) for error in _leaves(errors)]
-    _leave([sentence for sentence, _ in verdicts], max(code for _, code in verdicts))
-
-
-def _texts(errors: BaseExceptionGroup[Exception]) -> list[str]:
-    return [str(error) for error in _leaves(errors)]
-
-
-def _leaves(errors: BaseExceptionGroup[Problem]) -> Iterator[Problem]:
-    for error in errors.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
-
-
-def _leave(lines: Sequence[str], code: ExitCode) -> NoReturn:
-    for line in lines:
-        click.echo(f"sos-server: {printable(line)}", err=True)
-    sys.exit(code)
+@contextmanager
+def _told_about(root: Path, *, owned: str) -> Iterator[None]:
+    """What goes wrong with a server's directory in the block, as sentences and exit codes."""
+    try:
+        yield
+    except DiskLockedError:
+        finish(ExitCode.UNAVAILABLE, f"{root}: {owned}")
+    except OSError as error:
+        sentence, code = disk_verdict(root, error)
+        finish(code, sentence)
+    except SosError as error:
+        finish(ExitCode.DAMAGED, str(error))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from sos_client.net.addresses import Address, parse_address
-from sos_client.serving.tls import TlsFiles
+from sos_client.serving.tls import TlsFiles, tls_files
 from sos_client.settings import Setting, SettingsError, check_keys, read_settings, section
 from sos_client.wire.errors import RefusedError
 from sos_client.wire.limits import FRAME_BYTES_MAX, OFFSET_MAX
@@ -147,7 +147,7 @@ def load_settings(flags: Flags) -> Settings:
         root=server.root,
         listen=parse_address(server.listen, what="--listen"),
         metrics=parse_address(server.metrics, what="--metrics") if server.metrics else None,
-        tls=_tls_files(access),
+        tls=tls_files(access.certificate, access.key, access.client_authority),
         server=server,
         access=access,
         limits=parts["limits"],
@@ -164,16 +164,6 @@ def _below(home: Path, part: Any) -> Any:
 
 def _with_flags(part: Any, given: dict[str, object]) -> Any:
     return dataclasses.replace(part, **{key: value for key, value in given.items() if value is not None})
-
-
-def _tls_files(access: AccessSection) -> TlsFiles | None:
-    if access.certificate is None and access.key is None:
-        if access.client_authority is not None:
-            raise SettingsError("[access] client_authority: needs certificate and key")
-        return None
-    if access.certificate is None or access.key is None:
-        raise SettingsError("TLS needs both a certificate (--tls-cert) and its key (--tls-key)")
-    return TlsFiles(certificate=access.certificate, key=access.key, client_authority=access.client_authority)
 
 
 def _quotas(table: object, *, where: str) -> dict[str, int]:

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from journal.checkpoint.batches import BatchHistory
 from journal.cli.locations import parse_location
-from journal.cli.options import Access, split_addresses, tls_context, token_of
+from journal.cli.options import Access
 from journal.cli.views import open_copies
 from journal.copies.backups import check_moment
 from journal.copies.volume_reader import open_reader
@@ -31,6 +31,8 @@ from journal.records.change import CommitChange, RenameChange, decode_change
 from journal.records.moments import AtLsn, parse_moment
 from journal.records.paths import is_within
 from journal.records.record import Kind, Lsn
+from sos_client.credentials import tls_context, token_of
+from sos_client.net.addresses import split_addresses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -59,7 +59,8 @@ MAY_SEE = {
     "sos_client.wire": (),
     "sos_client.net": ("sos_client.wire", "sos_client.settings"),
     "sos_client.serving": ("sos_client.net", "sos_client.settings", "sos_client.printable"),
-    "sos_client.cli": ("sos_client", "sos_client.net", "sos_client.wire"),
+    "sos_client.command": ("sos_client", "sos_client.net", "sos_client.serving", "sos_client.wire"),
+    "sos_client.cli": ("sos_client", "sos_client.command", "sos_client.net", "sos_client.wire"),
     "sos_server.storage": ("sos_client.wire",),
     "sos_server.store": _STORE,
     "sos_server.service": (
@@ -95,7 +96,7 @@ DISK_MODULES = {"journal/disk/disk.py", "journal/disk/file_writing.py", "journal
 # Writes into directories of the user's, outside any store.
 USER_FILE_MODULES = {"journal/files/plain_directory.py", "journal/files/plain_tree.py"}
 # The outermost edge of a command: whatever is wrong becomes a sentence and an exit code there.
-OUTERMOST = {"journal/cli/running.py", "sos_client/cli/command.py"}
+OUTERMOST = {"sos_client/command/running.py"}
 
 BANNED_MODULE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "core", "types", "misc", "stuff"}
 BANNED_CLASS_ENDINGS = ("Manager", "Handler", "Helper", "Factory", "Util", "Utils")

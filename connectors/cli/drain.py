@@ -11,12 +11,13 @@ from connectors.ingest import places
 from connectors.ingest.drain_order import DrainOrder, drain_text
 from connectors.ingest.recovery import VolumeFiles, check_format, not_ingest
 from journal.cli.locations import LocationType
-from journal.cli.options import access_options, split_addresses, style_options
-from journal.cli.output import print_json
-from journal.cli.running import run_async
+from journal.cli.options import access_options, style_options
 from journal.cli.views import open_service
 from journal.errors import JournalCode, JournalError, journal_error, refused
 from journal.gateway.client.client import ClientSettings, open_volume
+from sos_client.command.output import print_json
+from sos_client.command.parameters import OneAddress, Seconds
+from sos_client.command.running import run_async
 from sos_client.net.dialing import tcp_dial
 from sos_client.wire.errors import SosError
 
@@ -34,8 +35,10 @@ Examples:
 
 @click.command("drain", epilog=EXAMPLES)
 @click.argument("location", metavar="VOLUME", type=LocationType())
-@click.option("--to", "target", required=True, metavar="HOST:PORT", help="Where the sources are sent.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for the listener's end.")
+@click.option("--to", "target", required=True, type=OneAddress(), help="Where the sources are sent.")
+@click.option(
+    "--timeout", type=Seconds(min=0), default=60.0, show_default=True, help="Seconds to wait for the listener's end."
+)
 @style_options
 @access_options
 def drain_command(*, location: Location, target: str, timeout: float, style: Style, access: Access) -> None:
@@ -47,8 +50,7 @@ def drain_command(*, location: Location, target: str, timeout: float, style: Sty
     Sources of this project go there by themselves. Wallaroo's client ends when it is sent elsewhere (RESTART), and
     has to be started again with the new address.
     """
-    (address,) = split_addresses(target) or ("",)
-    run_async(_drain, location.volume, address, timeout, style, access)
+    run_async(_drain, location.volume, target, timeout, style, access)
 
 
 async def _drain(volume: str, target: str, timeout: float, style: Style, access: Access) -> None:

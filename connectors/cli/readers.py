@@ -10,10 +10,10 @@ from connectors.cli.status import report_of
 from connectors.ingest import places
 from journal.cli.locations import LocationType
 from journal.cli.options import access_options, style_options
-from journal.cli.output import print_json, print_table, size_text, time_text
-from journal.cli.running import run_async
 from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
+from sos_client.command.output import print_json, print_table, size_text, time_text
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:

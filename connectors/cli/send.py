@@ -12,9 +12,11 @@ import trio
 
 from connectors.source.line_file import LINE_BYTES_MAX, LOOK_SECONDS, LineFile, named_stream_id
 from connectors.source.source import VERSION, open_source
-from journal.cli.options import split_addresses, tls_context, token_of
-from journal.cli.output import note, print_json, progress
-from journal.cli.running import run_async
+from sos_client.command.connecting import INSECURE_OPTION, TLS_CA_OPTION, TLS_OPTION, TOKEN_FILE_OPTION
+from sos_client.command.output import note, print_json, progress
+from sos_client.command.parameters import AddressList, Seconds
+from sos_client.command.running import run_async
+from sos_client.credentials import tls_context, token_of
 from sos_client.printable import printable
 from sos_client.wire.errors import MisuseError
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from connectors.source.source import OpenStream, Source
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 STDIN: Final = Path("-")
 EXAMPLES: Final = """\b
 Examples:
@@ -34,19 +35,23 @@ Examples:
 
 @click.command("send", epilog=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--to", "listeners", required=True, metavar="HOST:PORT,…", help="The listener, or any of several.")
+@click.option("--to", "listeners", required=True, type=AddressList(), help="The listener, or any of several.")
 @click.option("--follow", is_flag=True, help="Go on as files grow, and with what replaces them, until interrupted.")
 @click.option("--program", default="sos-connector", show_default=True, help="What the listener knows this program by.")
 @click.option("--name", help="Name of the stream, of one file or of standard input.")
 @click.option("--cookie", default="", help="What the listener wants in HELLO.")
-@click.option("--token-file", type=_FILE, help="Token that the listener wants; or the token itself in SOS_TOKEN.")
-@click.option("--insecure", is_flag=True, help="Let the token go to other hosts without TLS.")
+@TOKEN_FILE_OPTION
+@INSECURE_OPTION
 @click.option("--protocol-version", default=VERSION, show_default=True, help="What the listener wants in HELLO.")
-@click.option("--tls", is_flag=True, help="Speak TLS.")
+@TLS_OPTION
+@TLS_CA_OPTION
 @click.option(
-    "--tls-ca", type=_FILE, envvar="SOS_TLS_CA", help="Certificates to trust (PEM); implies --tls [SOS_TLS_CA]."
+    "--timeout",
+    type=Seconds(min=0),
+    default=300.0,
+    show_default=True,
+    help="Seconds to wait for a listener that says nothing.",
 )
-@click.option("--timeout", default=300.0, show_default=True, help="Seconds to wait for a listener that says nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was sent as JSON, an object for each file.")
 def send_command(files: tuple[Path, ...], **options: Any) -> None:
     """Send files line by line. Ends when everything is acknowledged: durable at the listener.
@@ -76,7 +81,7 @@ async def _send(files: tuple[Path, ...], options: dict[str, Any]) -> None:
     follow = options["follow"]
     total = None if follow or STDIN in files else sum(file.stat().st_size for file in files)
     async with open_source(
-        split_addresses(options["listeners"]),
+        options["listeners"],
         program=options["program"],
         cookie=options["cookie"].encode(),
         token=token_of(options["token_file"]),
@@ -85,8 +90,8 @@ async def _send(files: tuple[Path, ...], options: dict[str, Any]) -> None:
         tls=tls_context(options["tls_ca"], wanted=options["tls"]),
         patience_seconds=options["timeout"],
     ) as source:
-        with progress("sending", total) as advance:
-            sending = Sending(source, options, advance)
+        with progress("sending", total) as bar:
+            sending = Sending(source, options, bar.advance)
             async with trio.open_nursery() as nursery:
                 for file in files:
                     nursery.start_soon(sending.standard_input if file == STDIN else sending.file_of_name, file)

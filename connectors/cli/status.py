@@ -13,7 +13,9 @@ from connectors.ingest.recovery import VolumeFiles, check_format, not_ingest, st
 from connectors.ingest.report import volume_report
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import access_options, style_options
-from journal.cli.output import (
+from journal.cli.views import open_service, open_view
+from journal.errors import JournalCode, JournalError
+from sos_client.command.output import (
     BAD,
     DOUBTFUL,
     count_text,
@@ -25,9 +27,7 @@ from journal.cli.output import (
     size_text,
     time_text,
 )
-from journal.cli.running import run_async
-from journal.cli.views import open_service, open_view
-from journal.errors import JournalCode, JournalError
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from connectors.listener.report import listener_report
 from connectors.listener.reporting_volume import ReportingVolume
 from connectors.listener.sources import Sources, farewell
 from connectors.listener.upkeep import Upkeep
-from journal.nurseries import background
 from journal.service.log_bridge import bridge_logging
 from journal.service.serve import RunningService
+from sos_client.nurseries import background
 from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving

@@ -20,9 +20,10 @@ from connectors.wire.codec import MESSAGE_COUNTED_BYTES, message_head
 from connectors.wire.frames import AckFrame, EosFrame, HelloFrame, NotifyAckFrame, NotifyFrame, RestartFrame
 from connectors.wire.limits import MESSAGE_FRAME_BYTES_MAX, NOTHING_SEEN
 from connectors.wire.streams import StreamState
-from journal.nurseries import background
 from sos_client.clear_text import check_token_stays, leaves_this_host
-from sos_client.net.dialing import split_address, tcp_dial
+from sos_client.net.addresses import split_address
+from sos_client.net.dialing import tcp_dial
+from sos_client.nurseries import background
 from sos_client.retry import RetryPolicy
 from sos_client.wire.errors import ConnectionLostError, DeadlineError, MisuseError, SosError
 

@@ -10,13 +10,13 @@ import click
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import count_text, note, print_json, progress, size_text
 from journal.cli.pins import pinned
-from journal.cli.running import run_async
 from journal.cli.views import open_log, read_from
 from journal.copies.backups import Backup, check_whole, wanted_objects
 from journal.copies.copies import open_directory_copy
 from journal.files.plain_tree import make_directories
+from sos_client.command.output import count_text, note, print_json, progress, size_text
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ async def _backup(location: Location, directory: Path, dry_run: bool, style: Sty
         missing = wanted_objects(reader) if made is None else await made.compare()
         if made is not None and not dry_run:
             async with pinned(access, location.volume, reader.oldest_lsn, verb="backup"):
-                with progress("copying", sum(missing.values())) as advance:
+                with progress("copying", sum(missing.values())) as bar:
                     for name in missing:
-                        advance(await made.copy(name))
+                        bar.advance(await made.copy(name))
                 lsn = await made.finish()
             for name in made.left_out:
                 note(f"warning: no copy has {name} whole: it was left out, and reading takes longer without it")

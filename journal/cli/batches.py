@@ -10,12 +10,21 @@ from journal.checkpoint.batches import Batch, BatchHistory
 from journal.checkpoint.layout import LogFormatError, batch_of, parse_offsets
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import QUIET, count_text, duration_text, note, print_json, print_table, progress, time_text
-from journal.cli.running import run_async
 from journal.cli.views import open_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.records.change import RenameChange, decode_change
 from journal.records.record import Kind
+from sos_client.command.output import (
+    QUIET,
+    count_text,
+    duration_text,
+    note,
+    print_json,
+    print_table,
+    progress,
+    time_text,
+)
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
@@ -52,8 +61,8 @@ def batches(*, location: Location, last: int, offsets: bool, style: Style, acces
 
 async def _batches(location: Location, last: int, offsets: bool, style: Style, access: Access) -> None:  # noqa: FBT001
     async with open_log(access, location.volume) as reader:
-        with progress("reading the log", sum(reader.lengths().values())) as advance:
-            found = await last_batches(reader, location.path, last, advance)
+        with progress("reading the log", sum(reader.lengths().values())) as bar:
+            found = await last_batches(reader, location.path, last, bar.advance)
         if not found:
             raise refused(JournalCode.NOT_FOUND, f"no batch of a query at {location} is in the log that is kept")
         plans = [await _plan_of(reader, batch) if offsets or style.json else None for batch in found]

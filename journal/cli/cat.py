@@ -8,9 +8,9 @@ import click
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
-from journal.cli.output import print_json
-from journal.cli.running import run_async
 from journal.cli.views import open_view
+from sos_client.command.output import print_json
+from sos_client.command.running import run_async
 
 
 @click.command()

@@ -8,21 +8,21 @@ import click
 
 from journal.checkpoint.checks import Diagnosis, Severity, diagnose, wanted_contents
 from journal.checkpoint.layout import LOG_BYTES_MAX, arrange, find_checkpoints
-from journal.cli.exit_codes import JournalExitCode
 from journal.cli.locations import Location
-from journal.cli.output import BAD, DOUBTFUL, GOOD
 from journal.files.plain_directory import PlannedFile
+from sos_client.command.output import BAD, DOUBTFUL, GOOD
 from sos_client.printable import printable
+from sos_client.wire.errors import ExitCode
 
 if TYPE_CHECKING:
     from journal.cli.views import View
 
 COLOUR_OF = {Severity.OK: GOOD, Severity.NOTE: GOOD, Severity.WARNING: DOUBTFUL, Severity.FAILURE: BAD}
 EXIT_OF = {
-    Severity.OK: JournalExitCode.DONE,
-    Severity.NOTE: JournalExitCode.DONE,
-    Severity.WARNING: JournalExitCode.WARNING,
-    Severity.FAILURE: JournalExitCode.DAMAGED,
+    Severity.OK: ExitCode.DONE,
+    Severity.NOTE: ExitCode.DONE,
+    Severity.WARNING: ExitCode.WARNING,
+    Severity.FAILURE: ExitCode.DAMAGED,
 }
 
 

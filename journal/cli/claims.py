@@ -8,12 +8,12 @@ import click
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import print_json, print_table, time_text
-from journal.cli.running import run_async
 from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
 from journal.gateway.wire.answer_checks import Kept
 from journal.records.paths import is_within
+from sos_client.command.output import print_json, print_table, time_text
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:

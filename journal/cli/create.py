@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, Final
-
 import click
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import print_json
-from journal.cli.running import run_async
 from journal.errors import JournalCode, refused
 from journal.records.settings import JournalSettings, Surroundings
 from journal.takeover.volume_creation import create_volume
+from sos_client.command.output import print_json
+from sos_client.command.parameters import Age, Size
+from sos_client.command.running import run_async
 from sos_client.printable import printable
-
-_AGE: Final = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
-_SIZE: Final = re.compile(r"(\d{1,9})([KMGT]?)(?:iB|B)?", re.ASCII)
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
-class Age(click.ParamType[int]):
-    """For click: a length of time in seconds."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = _AGE.fullmatch(str(value))
-        if match is None:
-            self.fail(f"{str(value)[:100]!a} is no length of time: write 90s, 30m, 12h or 7d", param, ctx)
-        return int(match[1]) * _SECONDS[match[2]]
-
-
-class Size(click.ParamType[int]):
-    """For click: a number of bytes."""
-
-    name = "SIZE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = _SIZE.fullmatch(str(value))
-        if match is None:
-            self.fail(f"{str(value)[:100]!a} is no size: write 500M, 20G or a number of bytes", param, ctx)
-        return int(match[1]) * _BYTES[match[2]]
 
 
 @click.command()

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.cli.exit_codes import JournalExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
-from journal.cli.output import BAD, DOUBTFUL, GOOD, print_json, print_table, size_text
-from journal.cli.running import finish, run_async
 from journal.cli.views import image_of, open_log
 from journal.errors import JournalError
+from sos_client.command.output import BAD, DOUBTFUL, GOOD, print_json, print_table, size_text
+from sos_client.command.running import finish, run_async
 from sos_client.printable import printable
+from sos_client.wire.errors import ExitCode
 
 if TYPE_CHECKING:
     from journal.image.image import Image
@@ -59,7 +59,7 @@ async def _diff(location: Location, before: str, after: str, exit_code: bool, st
         ]
         print_table(("WHAT", "BEFORE", "AFTER", "PATH"), rows, right=(1, 2))
     if changes and exit_code:
-        finish(JournalExitCode.CONFLICT)
+        finish(ExitCode.CONFLICT)
 
 
 def _files(image: Image, path: str) -> dict[str, tuple[Extent, ...]]:

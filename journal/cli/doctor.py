@@ -8,10 +8,10 @@ from journal.checkpoint.checks import Severity
 from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
-from journal.cli.output import print_json
-from journal.cli.running import finish, run_async
 from journal.cli.views import open_view
 from journal.errors import JournalCode, refused
+from sos_client.command.output import print_json
+from sos_client.command.running import finish, run_async
 
 
 @click.command()

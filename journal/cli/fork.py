@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from journal.cli.importing import home_of, is_taken, note_moved
+from journal.cli.importing import home_of, is_taken, note_moved, tree_text
 from journal.cli.locations import Location, LocationType
-from journal.cli.options import Access, Style, access_options, at_option, moment_of, split_addresses, style_options
-from journal.cli.output import note, print_json, progress, size_text, tree_text
+from journal.cli.options import Access, Style, access_options, at_option, moment_of, style_options
 from journal.cli.pins import pinned
-from journal.cli.running import run_async
 from journal.cli.views import LogView, image_of, log_access, open_log, open_service, warn_of_open_end
 from journal.errors import JournalCode, refused
 from journal.files.moving_checkpoints import move_tree
@@ -24,6 +22,9 @@ from journal.owner.journal import open_journal
 from journal.records.paths import SCRATCH_PREFIX
 from journal.records.settings import JournalSettings, Surroundings
 from journal.takeover.volume_creation import create_volume
+from sos_client.command.output import note, print_json, progress, size_text
+from sos_client.command.parameters import AddressList
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
@@ -38,13 +39,20 @@ _SCRATCH: Final = re.compile(rf"{re.escape(SCRATCH_PREFIX)}[0-9a-f]{{8}}", re.AS
 @click.command()
 @click.argument("source", type=LocationType(), metavar="SOURCE")
 @click.argument("target", type=LocationType(), metavar="TARGET")
-@click.option("--to-service", metavar="HOST:PORT,…", help="Services of the target's volume, if it is another one.")
+@click.option("--to-service", type=AddressList(), help="Services of the target's volume, if it is another one.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and change nothing.")
 @at_option
 @style_options
 @access_options
 def fork(
-    *, source: Location, target: Location, to_service: str | None, dry_run: bool, at: str, style: Style, access: Access
+    *,
+    source: Location,
+    target: Location,
+    to_service: tuple[str, ...] | None,
+    dry_run: bool,
+    at: str,
+    style: Style,
+    access: Access,
 ) -> None:
     """Make a new path from any moment of another.
 
@@ -58,7 +66,7 @@ def fork(
     sos-journal fork payments payments-test --at 1h --servers a:7400,b:7400,c:7400
     sos-journal fork payments sos://staging/payments --at 1h --to-service s:7420
     """
-    run_async(_fork, (source, target), split_addresses(to_service), dry_run, at, style, access)
+    run_async(_fork, (source, target), to_service or (), dry_run, at, style, access)
 
 
 async def _fork(
@@ -90,14 +98,14 @@ async def _fork(
                     raise refused(JournalCode.ALREADY_EXISTS, f"there is something at {target}; fork to a new path")
                 wanted = [file for file in files if file.path or not file.is_directory]
                 async with pinned(access, source.volume, view.lsn, verb="fork"):
-                    with progress("forking", size) as advance:
+                    with progress("forking", size) as bar:
                         await write_tree(
                             volume,
                             wanted,
                             target.path,
                             scratch=secrets.token_hex(4),
                             origin={"forked_from": source.volume, "lsn": view.image.lsn},
-                            progress=advance,
+                            progress=bar.advance,
                         )
     if style.json:
         print_json(summary | {"dry_run": dry_run})

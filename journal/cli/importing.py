@@ -10,17 +10,17 @@ import click
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import count_text, note, print_json, progress, size_text, tree_text
-from journal.cli.running import run_async
 from journal.cli.views import open_service
 from journal.errors import JournalCode, JournalError, refused
 from journal.files.moving_checkpoints import MovedTree, move_tree
 from journal.files.plain_directory import LocalFile, scan_directory
 from journal.files.tree_writing import NewFile, write_tree
+from sos_client.command.output import count_text, note, print_json, progress, size_text
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from journal.volume import Volume
 
@@ -64,14 +64,14 @@ async def _import(
                 note(f"there is something at {location}: nothing was done")
                 return
             raise refused(JournalCode.ALREADY_EXISTS, f"there is something at {location}; import into a new path")
-        with progress("importing", size) as advance:
+        with progress("importing", size) as bar:
             await write_tree(
                 volume,
                 files,
                 location.path,
                 scratch=secrets.token_hex(4),
                 origin={"imported_files": len(files)},
-                progress=advance,
+                progress=bar.advance,
             )
     if style.json:
         print_json({"imported": str(location), "files": len(files), "bytes": size, "rewritten": moved.rewritten})
@@ -132,3 +132,10 @@ async def _read(path: Path) -> AsyncIterator[bytes]:
     with path.open("rb") as stream:
         while piece := stream.read(PIECE_BYTES):
             yield piece
+
+
+def tree_text(entries: Sequence[NewFile]) -> str:
+    """What a tree that is written consists of."""
+    directories = sum(entry.is_directory for entry in entries)
+    files = count_text(len(entries) - directories, "file")
+    return f"{files} and {count_text(directories, 'directory', 'directories')}"

@@ -13,8 +13,6 @@ import trio
 
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
-from journal.cli.output import print_json, size_text, time_text
-from journal.cli.running import run_async
 from journal.cli.views import open_log
 from journal.records.change import (
     AbandonChange,
@@ -38,6 +36,8 @@ from journal.records.change import (
 from journal.records.paths import is_within
 from journal.records.record import Kind
 from journal.records.segment import SegmentHeader, decode_segment_header
+from sos_client.command.output import print_json, size_text, time_text
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from journal.cli.locations import Location, LocationType
-from journal.cli.options import Access, Style, access_options, split_addresses, style_options
-from journal.cli.output import print_json, print_table, progress
-from journal.cli.running import run_async
+from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import log_access, open_log
 from journal.records.settings import Surroundings
 from journal.takeover.membership_change import Wish, change_members, find_member
+from sos_client.command.output import print_json, print_table, progress
+from sos_client.command.parameters import OneAddress
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
@@ -48,13 +49,13 @@ async def _show(location: Location, style: Style, access: Access) -> None:
 
 @members.command()
 @click.argument("location", metavar="VOLUME", type=LocationType())
-@click.argument("new", metavar="HOST:PORT")
+@click.argument("new", metavar="HOST:PORT", type=OneAddress())
 @click.option("--dry-run", is_flag=True, help="Say what would change.")
 @style_options
 @access_options
 def add(*, location: Location, new: str, dry_run: bool, style: Style, access: Access) -> None:
     """Let one more server keep the volume."""
-    _change(location, Wish(joining=_address(new)), dry_run=dry_run, style=style, access=access)
+    _change(location, Wish(joining=new), dry_run=dry_run, style=style, access=access)
 
 
 @members.command()
@@ -71,20 +72,13 @@ def remove(*, location: Location, old: str, dry_run: bool, style: Style, access:
 @members.command()
 @click.argument("location", metavar="VOLUME", type=LocationType())
 @click.argument("old", metavar="OLD_HOST:PORT|IDENTITY")
-@click.argument("new", metavar="NEW_HOST:PORT")
+@click.argument("new", metavar="NEW_HOST:PORT", type=OneAddress())
 @click.option("--dry-run", is_flag=True, help="Say what would change.")
 @style_options
 @access_options
 def replace(*, location: Location, old: str, new: str, dry_run: bool, style: Style, access: Access) -> None:
     """Let another server take a server's place, which may be dead."""
-    _change(location, Wish(joining=_address(new), leaving=old), dry_run=dry_run, style=style, access=access)
-
-
-def _address(text: str) -> str:
-    addresses = split_addresses(text)
-    if len(addresses) != 1:
-        raise click.UsageError(f"{text[:200]!a} is no address: write HOST:PORT")
-    return addresses[0]
+    _change(location, Wish(joining=new, leaving=old), dry_run=dry_run, style=style, access=access)
 
 
 def _change(location: Location, wish: Wish, *, dry_run: bool, style: Style, access: Access) -> None:
@@ -105,9 +99,9 @@ async def _plan(location: Location, wish: Wish, style: Style, access: Access) ->
 async def _carry_out(location: Location, wish: Wish, style: Style, access: Access) -> None:
     access = await log_access(access, location.volume)
     surroundings = Surroundings(token=access.token, tls=access.tls, insecure=access.insecure)
-    with progress("filling the new member", None) as advance:
+    with progress("filling the new member", None) as bar:
         header = await change_members(
-            location.volume, access.servers, wish, surroundings=surroundings, progress=advance
+            location.volume, access.servers, wish, surroundings=surroundings, progress=bar.advance
         )
     _print(header, style)
 

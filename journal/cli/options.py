@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import os
-import ssl
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
 from journal.records.moments import parse_moment
 from sos_client.clear_text import check_token_stays
-from sos_client.wire.errors import SosError
-from sos_client.wire.names import parse_token
+from sos_client.command.connecting import INSECURE_OPTION, TLS_CA_OPTION, TLS_OPTION, TOKEN_FILE_OPTION, decorated
+from sos_client.command.parameters import DIRECTORY, AddressList
+from sos_client.credentials import tls_context, token_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import ssl
+    from pathlib import Path
 
     from journal.records.moments import Moment
-
-Verb: TypeAlias = "Callable[..., Any]"
-ADDRESSES_MAX: Final = 64
+    from sos_client.command.connecting import Verb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,37 +46,6 @@ class Style:
     zone: dt.tzinfo | None  # None: local
 
 
-def split_addresses(text: str | None) -> tuple[str, ...]:
-    """HOST:PORT,… as addresses."""
-    addresses = tuple(part.strip() for part in (text or "").split(",") if part.strip())
-    if len(addresses) > ADDRESSES_MAX:
-        raise click.UsageError(f"more than {ADDRESSES_MAX} addresses")
-    for address in addresses:
-        host, separator, port = address.rpartition(":")
-        if not (separator and host and port.isdecimal() and port.isascii() and 0 < int(port) < 65536):
-            raise click.UsageError(f"{address[:200]!a} is no address: write HOST:PORT")
-    return addresses
-
-
-def tls_context(authorities: Path | None, *, wanted: bool) -> ssl.SSLContext | None:
-    """How to speak TLS, or None."""
-    if not wanted and authorities is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=None if authorities is None else str(authorities))
-    except (OSError, ssl.SSLError) as error:
-        raise click.UsageError(f"the certificates in {authorities} cannot be used: {error}") from error
-
-
-def token_of(file: Path | None) -> bytes | None:
-    """The token in the file, or else in SOS_TOKEN."""
-    try:
-        text = file.read_text() if file is not None else os.environ.get("SOS_TOKEN", "")
-        return parse_token(text) if text.strip() else None
-    except (OSError, UnicodeDecodeError, SosError) as error:
-        raise click.UsageError(f"the token cannot be used: {error}") from error
-
-
 _PLACES: Final = {"service": "SOS_SERVICE", "servers": "SOS_SERVERS", "copy_directory": ""}
 """Options that say where a volume is, and the variables that stand in for them."""
 
@@ -101,8 +67,8 @@ def _access(options: dict[str, Any]) -> Access:
     variables = _from_environment(options)
     access = Access(
         variables=variables,
-        services=split_addresses(options.pop("service")),
-        servers=split_addresses(options.pop("servers")),
+        services=options.pop("service") or (),
+        servers=options.pop("servers") or (),
         directory=options.pop("copy_directory"),
         token=token_of(options.pop("token_file")),
         tls=tls_context(options.pop("tls_ca"), wanted=options.pop("tls")),
@@ -114,27 +80,18 @@ def _access(options: dict[str, Any]) -> Access:
 
 
 _ACCESS: Final = (
-    click.option("--service", metavar="HOST:PORT,…", envvar="SOS_SERVICE", help="Journal services [SOS_SERVICE]."),
-    click.option("--servers", metavar="HOST:PORT,…", envvar="SOS_SERVERS", help="SOS servers [SOS_SERVERS]."),
+    click.option("--service", type=AddressList(), envvar="SOS_SERVICE", help="Journal services [SOS_SERVICE]."),
+    click.option("--servers", type=AddressList(), envvar="SOS_SERVERS", help="SOS servers [SOS_SERVERS]."),
     click.option(
         "--dir",
         "copy_directory",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=DIRECTORY,
         help="Directory of a journal service, or a backup: DIR/VOLUME, or DIR itself if it has no such directory.",
     ),
-    click.option(
-        "--token-file",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="File with the token; or the token itself in SOS_TOKEN.",
-    ),
-    click.option("--insecure", is_flag=True, help="Let the token go to other hosts without TLS."),
-    click.option("--tls", is_flag=True, help="Speak TLS."),
-    click.option(
-        "--tls-ca",
-        type=click.Path(path_type=Path, dir_okay=False),
-        envvar="SOS_TLS_CA",
-        help="Certificates to trust (PEM); implies --tls [SOS_TLS_CA].",
-    ),
+    TOKEN_FILE_OPTION,
+    INSECURE_OPTION,
+    TLS_OPTION,
+    TLS_CA_OPTION,
 )
 _STYLE: Final = (
     click.option("--json", is_flag=True, help="Print JSON: one object, or one a line for lists."),
@@ -149,7 +106,7 @@ def access_options(function: Verb) -> Verb:
     def wrapper(*args: Any, **options: Any) -> Any:
         return function(*args, access=_access(options), **options)
 
-    return _decorated(wrapper, _ACCESS)
+    return decorated(wrapper, _ACCESS)
 
 
 def style_options(function: Verb) -> Verb:
@@ -160,13 +117,13 @@ def style_options(function: Verb) -> Verb:
         style = Style(json=options.pop("json"), zone=dt.UTC if options.pop("utc") else None)
         return function(*args, style=style, **options)
 
-    return _decorated(wrapper, _STYLE)
+    return decorated(wrapper, _STYLE)
 
 
 def at_option(function: Verb) -> Verb:
     """Gives the verb `at`: a moment as text, for `moment_of`."""
     help_text = "Moment: LSN, time (2026-05-01T12:30), 15m (ago), or batch:N (as committed)."
-    return _decorated(function, (click.option("--at", metavar="MOMENT", default="now", help=help_text),))
+    return decorated(function, (click.option("--at", metavar="MOMENT", default="now", help=help_text),))
 
 
 def moment_of(text: str, style: Style) -> Moment:
@@ -178,9 +135,3 @@ def moment_of(text: str, style: Style) -> Moment:
 def is_now(text: str) -> bool:
     """Whether a moment is the present, which a service can show, too."""
     return text.strip() in ("", "now")
-
-
-def _decorated(function: Verb, decorators: tuple[Any, ...]) -> Verb:
-    for decorator in reversed(decorators):
-        function = decorator(function)
-    return function

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.cli.output import note
 from journal.cli.views import open_service
 from journal.errors import JournalCode, JournalError
+from sos_client.command.output import note
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

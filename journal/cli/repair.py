@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from journal.cli.exit_codes import JournalExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.log import line_of_record, value_of_record
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import BAD, GOOD, print_json, progress, size_text, time_text
-from journal.cli.running import finish, run_async
 from journal.cli.views import log_access, open_copies, open_log
 from journal.copies.repairing import Repair, carry_out, plan_repairs
 from journal.copies.verification import bytes_to_verify, verify_copy
@@ -19,7 +16,10 @@ from journal.errors import JournalCode, JournalError, refused
 from journal.records.settings import Surroundings
 from journal.takeover.loss_report import LossReport, report_loss
 from journal.takeover.membership_change import accept_loss as accept_loss_of
+from sos_client.command.output import BAD, GOOD, print_json, progress, size_text, time_text
+from sos_client.command.running import finish, run_async
 from sos_client.printable import printable
+from sos_client.wire.errors import ExitCode
 
 if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
@@ -122,8 +122,8 @@ async def _accept_loss(location: Location, style: Style, access: Access) -> None
 async def _repair(location: Location, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001
     failed = False
     async with open_log(access, location.volume) as reader:
-        with progress("verifying", bytes_to_verify(reader)) as advance:
-            reports = {copy.label: await verify_copy(reader, copy, advance) for copy in reader.copies}
+        with progress("verifying", bytes_to_verify(reader)) as bar:
+            reports = {copy.label: await verify_copy(reader, copy, bar.advance) for copy in reader.copies}
         repairs = [one for copy in reader.copies for one in plan_repairs(reader, copy, reports[copy.label])]
         left = sum(len({fault.object for fault in report.faults}) for report in reports.values()) - len(repairs)
         for one in repairs:
@@ -136,7 +136,7 @@ async def _repair(location: Location, dry_run: bool, style: Style, access: Acces
                 click.echo(f"{mark}: {printable(one.copy.label)}: {printable(one.object)}: {printable(words)}")
     if not repairs and not style.json:
         click.echo(_LAST_SEGMENT if left else "every copy that answers is whole")
-    finish(JournalExitCode.DAMAGED if failed or left else JournalExitCode.DONE)
+    finish(ExitCode.DAMAGED if failed or left else ExitCode.DONE)
 
 
 async def _try(reader: VolumeReader, one: Repair) -> tuple[str, str]:

@@ -12,13 +12,13 @@ import trio
 from journal.checkpoint.operator_metadata import checkpoint_of
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
-from journal.cli.output import count_text, note, print_json, progress, size_text, time_text
 from journal.cli.pins import pinned
-from journal.cli.running import run_async
 from journal.cli.views import View, open_view, warn_of_open_end
 from journal.errors import JournalCode, refused
 from journal.files.plain_directory import Plan, differing, has_content, plan_files, write_directory, write_files
 from journal.files.plain_tree import make_directories, open_plain_tree
+from sos_client.command.output import count_text, note, print_json, progress, size_text, time_text
+from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ async def _restore(
             _print_plan(plan.files, style)
             return
         async with pinned(access, location.volume, view.lsn, verb="restore"):
-            with progress("restoring", plan.bytes) as advance:
-                await write_directory(view, plan, directory, advance)
+            with progress("restoring", plan.bytes) as bar:
+                await write_directory(view, plan, directory, bar.advance)
     _report("restored", plan, view, directory, style)
 
 
@@ -102,8 +102,8 @@ async def _export(location: Location, directory: Path, dry_run: bool, at: str, s
                 _print_plan(plan.files, style)
                 return
             async with pinned(access, location.volume, view.lsn, verb="export"):
-                with progress("exporting", plan.bytes) as advance:
-                    await write_files(view, plan, tree, advance)
+                with progress("exporting", plan.bytes) as bar:
+                    await write_files(view, plan, tree, bar.advance)
     _report("exported", plan, view, directory, style)
 
 

@@ -15,16 +15,16 @@ from journal.checkpoint.spark_settings import (
     tokens_in_clear_to,
 )
 from journal.cli.locations import Location, LocationType
-from journal.cli.options import split_addresses
-from journal.cli.output import note, print_json
 from journal.errors import JournalCode, refused
+from sos_client.command.output import note, print_json
+from sos_client.command.parameters import AddressList
 
 _FORMATS: Final = ("properties", "submit", "json")
 
 
 @click.command("spark-conf")
 @click.argument("location", type=LocationType())
-@click.option("--service", metavar="HOST:PORT,…", envvar="SOS_SERVICE", help="Journal services [SOS_SERVICE].")
+@click.option("--service", type=AddressList(), envvar="SOS_SERVICE", help="Journal services [SOS_SERVICE].")
 @click.option("--spark-version", help="Version of Spark (default: that of the installed PySpark).")
 @click.option("--jar", metavar="PATH", help="The shim's jar, where driver and executors find it.")
 @click.option("--token-file", metavar="PATH", help="File with the token, at the same path on every host.")
@@ -43,7 +43,7 @@ _FORMATS: Final = ("properties", "submit", "json")
 def spark_conf(
     *,
     location: Location,
-    service: str | None,
+    service: tuple[str, ...] | None,
     spark_version: str | None,
     jar: str | None,
     token_file: str | None,
@@ -59,11 +59,10 @@ def spark_conf(
     sos-journal spark-conf sos://payments --service a:7420,b:7420 >> conf/spark-defaults.conf
     eval "spark-submit $(sos-journal spark-conf payments --service a:7420 --format submit) app.py"
     """
-    services = split_addresses(service)
-    if not services:
+    if not service:
         raise refused(JournalCode.BAD_REQUEST, "say where the journal service is: --service HOST:PORT")
     access = SparkAccess(
-        service=services,
+        service=service,
         token_file=token_file,
         tls=tls or tls_ca is not None,
         authorities_file=tls_ca,

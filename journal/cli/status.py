@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from journal.cli.exit_codes import JournalExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import (
+from journal.cli.views import log_access, open_log, open_service, unread_members
+from journal.copies.copies import MemberCopy
+from journal.copies.promise import Verdict, judge
+from journal.copies.surveying import lacking, survey
+from journal.copies.verification import verify_called_damaged
+from journal.errors import JournalError
+from journal.records.moments import Now
+from sos_client.command.output import (
     BAD,
     DOUBTFUL,
     GOOD,
@@ -24,15 +30,9 @@ from journal.cli.output import (
     size_text,
     time_text,
 )
-from journal.cli.running import finish, run_async
-from journal.cli.views import log_access, open_log, open_service, unread_members
-from journal.copies.copies import MemberCopy
-from journal.copies.promise import Verdict, judge
-from journal.copies.surveying import lacking, survey
-from journal.copies.verification import verify_called_damaged
-from journal.errors import JournalError
-from journal.records.moments import Now
+from sos_client.command.running import finish, run_async
 from sos_client.printable import printable
+from sos_client.wire.errors import ExitCode
 from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def _status(location: Location, style: Style, access: Access) -> None:
         print_json(_as_json(reader, image, members, verdict, findings, service))
     else:
         _print(reader, image, members, verdict, findings, service, style)
-    finish({"OK": JournalExitCode.DONE, "WARNING": JournalExitCode.WARNING}.get(verdict, JournalExitCode.DAMAGED))
+    finish({"OK": ExitCode.DONE, "WARNING": ExitCode.WARNING}.get(verdict, ExitCode.DAMAGED))
 
 
 async def _asked(access: Access, volume: str) -> VolumeDescription | None:

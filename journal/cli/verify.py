@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
-from journal.cli.exit_codes import JournalExitCode
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.output import BAD, DOUBTFUL, GOOD, count_text, note, print_json, progress, size_text
-from journal.cli.running import finish, run_async
 from journal.cli.views import LogView, log_access, open_log, unread_members
 from journal.copies.promise import Verdict, judge
 from journal.copies.surveying import survey
@@ -22,16 +19,19 @@ from journal.errors import JournalCode, JournalError
 from journal.files.plain_directory import plan_files, write_files
 from journal.files.plain_tree import open_plain_tree
 from journal.records.moments import Now
+from sos_client.command.output import BAD, DOUBTFUL, GOOD, count_text, note, print_json, progress, size_text
+from sos_client.command.running import finish, run_async
 from sos_client.printable import printable
+from sos_client.wire.errors import ExitCode
 
 if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
 
 COLOUR_OF = {Verdict.OK: GOOD, Verdict.WARNING: DOUBTFUL, Verdict.FAILURE: BAD}
 _EXIT_OF = {
-    Verdict.OK: JournalExitCode.DONE,
-    Verdict.WARNING: JournalExitCode.WARNING,
-    Verdict.FAILURE: JournalExitCode.DAMAGED,
+    Verdict.OK: ExitCode.DONE,
+    Verdict.WARNING: ExitCode.WARNING,
+    Verdict.FAILURE: ExitCode.DAMAGED,
 }
 
 
@@ -55,11 +55,11 @@ def verify(*, location: Location, restore: bool, spark: bool, style: Style, acce
 
 
 async def _verify(location: Location, restore: bool, spark: bool, style: Style, access: Access) -> None:  # noqa: FBT001
-    codes = [JournalExitCode.DONE]
+    codes = [ExitCode.DONE]
     access = await log_access(access, location.volume)
     async with open_log(access, location.volume) as reader:
-        with progress("verifying", bytes_to_verify(reader)) as advance:
-            reports = [await verify_copy(reader, copy, advance) for copy in reader.copies]
+        with progress("verifying", bytes_to_verify(reader)) as bar:
+            reports = [await verify_copy(reader, copy, bar.advance) for copy in reader.copies]
         reports += [CopyReport(label=address, problem=why) for address, why in unread_members(reader, access)]
         faults = {one.label: one.verdict.name for one in reports if one.verdict is not Verdict.OK}
         holdings = await survey(reader, faults)
@@ -83,11 +83,9 @@ async def _verify(location: Location, restore: bool, spark: bool, style: Style, 
     finish(max(codes, key=_badness))
 
 
-async def _contents(
-    reader: VolumeReader, location: Location, style: Style, *, restore: bool, spark: bool
-) -> JournalExitCode:
+async def _contents(reader: VolumeReader, location: Location, style: Style, *, restore: bool, spark: bool) -> ExitCode:
     """What the log adds up to. If damage is in the way, that is the verdict, whatever reading it ends with."""
-    codes = [JournalExitCode.DONE]
+    codes = [ExitCode.DONE]
     try:
         view = LogView(reader, await reader.image(Now()))
         if restore:
@@ -102,20 +100,20 @@ async def _contents(
         if error.code is not JournalCode.OUT_OF_RETENTION:
             raise
         note(error.message)
-        return JournalExitCode.DAMAGED
+        return ExitCode.DAMAGED
     return max(codes, key=_badness)
 
 
-def _badness(code: JournalExitCode) -> int:
-    return (JournalExitCode.DONE, JournalExitCode.WARNING, JournalExitCode.DAMAGED).index(code)
+def _badness(code: ExitCode) -> int:
+    return (ExitCode.DONE, ExitCode.WARNING, ExitCode.DAMAGED).index(code)
 
 
 async def _restore_in_scratch(view: LogView, location: Location, style: Style) -> None:
     """Write all files, and read them back. Damage ends it with an error that names the file's bytes."""
     with tempfile.TemporaryDirectory(prefix="sos-journal-verify-") as scratch, open_plain_tree(Path(scratch)) as tree:
         plan = plan_files([status async for status in view.walk(location.path)], location.path)
-        with progress("restoring", plan.bytes) as advance:
-            await write_files(view, plan, tree, advance)
+        with progress("restoring", plan.bytes) as bar:
+            await write_files(view, plan, tree, bar.advance)
     if style.json:
         print_json({"restored_files": len(plan.files), "restored_bytes": plan.bytes})
     else:

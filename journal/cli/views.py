@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from journal.cli.options import is_now, moment_of
-from journal.cli.output import note, remark
 from journal.copies.backups import check_moment, is_end_known, shortfall_of
 from journal.copies.copies import MemberCopy, open_directory_copy, open_member_copy
 from journal.copies.range_reading import group_extents, read_group
@@ -23,6 +22,7 @@ from journal.gateway.client.client import ClientSettings, open_volume
 from journal.gateway.wire.answer_checks import Kept
 from journal.gateway.wire.limits import CLIENT_SECONDS
 from journal.records.paths import name_of
+from sos_client.command.output import note, remark
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -18,7 +18,7 @@ import trio
 from journal.copies.copies import DirectoryCopy
 from journal.disk.disk import DiskLockedError, OpenMode, open_disk
 from journal.errors import JournalCode, JournalError, UnavailableError
-from journal.nurseries import background
+from sos_client.nurseries import background
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -19,13 +19,13 @@ from journal.errors import JournalError
 from journal.image import nodes
 from journal.image.index_snapshot import SnapshotObject, encode_snapshot, name_of_snapshot
 from journal.image.nodes import Extent
-from journal.nurseries import beside
 from journal.owner import retention as cleaner
 from journal.owner.earlier_snapshots import earlier_boundaries, references_of, with_references
 from journal.owner.retention import Boundary, Retention
 from journal.records.change import RelocateChange, TrimChange
 from journal.records.record import Lsn
 from journal.volume import VolumeDescription
+from sos_client.nurseries import beside
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from journal.copies.local_log import open_local_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.image import preconditions
 from journal.image.operation_window import OperationWindow, used_already
-from journal.nurseries import background
 from journal.owner import in_place, streamed_write
 from journal.owner.content import Content
 from journal.owner.housekeeping import Housekeeping
@@ -46,6 +45,7 @@ from journal.statistics import MemberStatistics, VolumeStatistics
 from journal.takeover.driver import take_over
 from journal.takeover.member_links import member_links
 from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId
+from sos_client.nurseries import background
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence

@@ -15,8 +15,8 @@ from journal.copies.copies import MemberCopy
 from journal.copies.member_filling import Filling, verified_bytes
 from journal.copies.volume_reader import whole_snapshot
 from journal.errors import FULL, DamagedJournalError, JournalError
-from journal.nurseries import background, first_of
 from journal.owner.replica_progress import Standing
+from sos_client.nurseries import background, ungrouped
 from sos_client.retry import RetryPolicy
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
 
@@ -102,11 +102,9 @@ class Replica:
             await trio.sleep(self._policy.pause_seconds(failures, self._surroundings.chance.random()))
 
     async def _converse(self) -> None:
-        try:
+        with ungrouped():
             async with self._surroundings.open_member(self.member.address) as client:
                 await self._serve(client)
-        except BaseExceptionGroup as group:
-            raise first_of(group) from None
 
     async def _serve(self, client: SosClient) -> None:
         await self._check_identity(client)

@@ -13,10 +13,10 @@ from journal.copies.history import History, read_header
 from journal.copies.volume_reader import VolumeReader, whole_snapshot
 from journal.errors import DamagedJournalError, JournalCode, JournalError
 from journal.image.index_snapshot import SnapshotObject, snapshots_on_chain
-from journal.nurseries import together
 from journal.records.chain_rules import END, Base, RecordView, Sight, chain_of, lost, next_record
 from journal.records.record import Lsn, Record
 from journal.records.segment import SegmentHeader, SegmentReader, decode_segment_header, parse_segment_name
+from sos_client.nurseries import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

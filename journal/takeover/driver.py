@@ -18,7 +18,6 @@ from journal.errors import (
     UnavailableError,
 )
 from journal.image.index_snapshot import encode_snapshot, name_of_snapshot
-from journal.nurseries import background, beside
 from journal.records.chain_rules import Base, ChainLink
 from journal.records.record import ChainHash, Epoch, Kind, Lsn, Record, encode_record
 from journal.records.segment import FORMAT_VERSION, encode_segment_header
@@ -55,6 +54,7 @@ from journal.takeover.messages import (
 )
 from journal.takeover.takeover import Phase, Takeover
 from journal.takeover.wording import given_up, meaning_of, refusal_of
+from sos_client.nurseries import background, beside
 from sos_client.wire.errors import RefusedError, SosError
 from sos_client.wire.holders import shown_holder
 

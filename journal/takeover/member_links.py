@@ -14,8 +14,8 @@ import trio
 
 from journal.copies.copies import MemberCopy
 from journal.errors import JournalCode, UnavailableError, journal_error, refused
-from journal.nurseries import background, together
 from journal.records.membership import Configuration, Member, Membership
+from sos_client.nurseries import background, together
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
 
 if TYPE_CHECKING:

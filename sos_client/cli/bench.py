@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
-from sos_client.cli.connecting import Connecting, Place, Seconds, connecting_options, place_argument
-from sos_client.cli.reporting import json_option, report
+from sos_client.cli.connecting import Connecting, Place, connecting_options, place_argument
+from sos_client.cli.reporting import report
+from sos_client.command.output import json_option
+from sos_client.command.parameters import Seconds
+from sos_client.command.running import run_async
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ProtocolError, RefusedError
 from sos_client.wire.limits import DATA_BYTES_MAX, FRAME_BYTES_MAX
@@ -173,7 +176,7 @@ def bench(
                 removed += await writer.finish()
             return took, len(writers) - removed
 
-    took, left = trio.run(run)
+    took, left = run_async(run)
     p50, p90, p99, most = tally.at(0.5, 0.9, 0.99, 1)
     values = {
         "connections": connections,

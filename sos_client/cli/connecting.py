@@ -3,53 +3,52 @@
 from __future__ import annotations
 
 import contextlib
-import math
+import functools
 import secrets
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import trio
 
 from sos_client.attempts import Deadlines
 from sos_client.clear_text import check_token_stays
 from sos_client.client import SosClient, open_client
+from sos_client.command.connecting import (
+    INSECURE_OPTION,
+    TLS_CA_OPTION,
+    TLS_OPTION,
+    TOKEN_FILE_OPTION,
+    Verb,
+    decorated,
+)
+from sos_client.command.parameters import FILE, Seconds
+from sos_client.command.running import run_async
+from sos_client.credentials import tls_context, token_of
 from sos_client.link import Link, open_link
 from sos_client.net.dialing import tcp_dial
 from sos_client.wire import messages as m
-from sos_client.wire.errors import MisuseError
 from sos_client.wire.limits import IDENTITY_BYTES, PROTOCOL_VERSION
-from sos_client.wire.names import check_name, parse_token
+from sos_client.wire.names import check_name
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
 DEFAULT_SERVER = "127.0.0.1:7400"
 
-Verb = TypeVar("Verb", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-class Seconds(click.FloatRange):
-    """A number of seconds. Nan, which click takes for a number of any range, would make a wait endless."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail("nan is no number of seconds", param, ctx)
-        return seconds
-
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _OPTIONS = (
     click.option("--server", metavar="HOST:PORT", envvar="SOS_SERVER", help=f"Where it is (default {DEFAULT_SERVER})."),
-    click.option("--token", metavar="HEX", envvar="SOS_TOKEN", help="Better given as SOS_TOKEN: others see arguments."),
-    click.option("--token-file", type=_FILE, envvar="SOS_TOKEN_FILE", help="File that has the token in it."),
-    click.option("--tls", is_flag=True, envvar="SOS_TLS", help="Speak TLS, and trust what this system trusts."),
-    click.option("--tls-ca", type=_FILE, envvar="SOS_TLS_CA", help="Speak TLS, and trust this authority (PEM)."),
-    click.option("--tls-cert", type=_FILE, envvar="SOS_TLS_CERT", help="Certificate of this client (PEM)."),
-    click.option("--tls-key", type=_FILE, envvar="SOS_TLS_KEY", help="Its key (PEM)."),
-    click.option("--insecure", is_flag=True, help="Let the token go to another host without TLS."),
+    click.option("--token", metavar="HEX", help="Better given as SOS_TOKEN: others see arguments."),
+    TOKEN_FILE_OPTION,
+    TLS_OPTION,
+    TLS_CA_OPTION,
+    click.option("--tls-cert", type=FILE, envvar="SOS_TLS_CERT", help="Certificate of this client (PEM)."),
+    click.option("--tls-key", type=FILE, envvar="SOS_TLS_KEY", help="Its key (PEM)."),
+    INSECURE_OPTION,
     click.option("--timeout", type=Seconds(min=0), help="Seconds to keep trying after a loss (default 60)."),
 )
 
@@ -72,18 +71,18 @@ class Connecting:
         """Connect, do this, and disconnect."""
 
         async def main() -> T:
-            token, context, deadlines = self._read_token(), self._context(), self._deadlines()
+            token, context, deadlines = self._token(), self._context(), self._deadlines()
             async with open_client(
                 self._address, token=token, tls=context, insecure=self.insecure, deadlines=deadlines
             ) as client:
                 return await verb(client)
 
-        return trio.run(main)
+        return run_async(main)
 
     @contextlib.asynccontextmanager
     async def open_links(self, count: int) -> AsyncIterator[list[Link]]:
         """So many bare connections, each as if from a client of its own."""
-        context, token, seconds = self._context(), self._read_token(), self._deadlines().connect_seconds
+        context, token, seconds = self._context(), self._token(), self._deadlines().connect_seconds
         check_token_stays([self._address], token=token, encrypted=self.insecure or context is not None)
         dial = tcp_dial(context)
         async with contextlib.AsyncExitStack() as stack:
@@ -102,43 +101,23 @@ class Connecting:
     def _deadlines(self) -> Deadlines:
         return Deadlines() if self.timeout is None else Deadlines(retry_seconds=self.timeout)
 
-    def _read_token(self) -> bytes | None:
-        if self.token_file is not None and not self.token:
-            try:
-                return parse_token(self.token_file.read_text(encoding="ascii"))
-            except (OSError, UnicodeDecodeError) as error:
-                raise MisuseError(f"{self.token_file}: cannot be read as a token: {error}") from error
-        return parse_token(self.token) if self.token else None
+    def _token(self) -> bytes | None:
+        return token_of(self.token_file, self.token)
 
     def _context(self) -> ssl.SSLContext | None:
-        if self.tls_key is not None and self.tls_cert is None:
-            raise MisuseError("--tls-key is of no use without --tls-cert")
-        if not (self.tls or self.tls_ca or self.tls_cert):
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.tls_ca)
-            if self.tls_cert is not None:
-                context.load_cert_chain(self.tls_cert, self.tls_key)
-        except OSError as error:  # ssl.SSLError is one
-            files = ", ".join(str(path) for path in (self.tls_ca, self.tls_cert, self.tls_key) if path)
-            raise MisuseError(f"{files}: cannot be used for TLS: {error.strerror or error}") from error
-        return context
+        return tls_context(self.tls_ca, wanted=self.tls, certificate=self.tls_cert, key=self.tls_key)
 
 
-def connecting_options(verb: Verb) -> Verb:
+def connecting_options(function: Verb) -> Verb:
     """Give a verb the options above. It gets them as one argument, `connecting`."""
 
+    @functools.wraps(function)
     def with_options(**arguments: Any) -> Any:
         names = Connecting.__dataclass_fields__
         connecting = Connecting(**{name: arguments.pop(name) for name in names})
-        return verb(connecting=connecting, **arguments)
+        return function(connecting=connecting, **arguments)
 
-    with_options.__name__ = verb.__name__
-    with_options.__doc__ = verb.__doc__
-    with_options.__click_params__ = list(getattr(verb, "__click_params__", []))  # type: ignore[attr-defined]
-    for option in reversed(_OPTIONS):
-        option(with_options)
-    return with_options  # type: ignore[return-value]
+    return decorated(with_options, _OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

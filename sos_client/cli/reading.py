@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from sos_client.cli.connecting import Connecting, Place, connecting_options, place_argument
-from sos_client.cli.reporting import json_option, object_values, progress_bar, report
+from sos_client.cli.reporting import object_values, report
 from sos_client.cli.streams import write_output
+from sos_client.command.output import json_option, print_json, print_pairs, print_table, progress
+from sos_client.printable import printable
 from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
@@ -39,17 +41,13 @@ def ls(*, place: Place, connecting: Connecting, as_json: bool) -> None:
 
     async def run(client: SosClient) -> None:
         entries = [info async for info in client.list_all(place.namespace)]
-        values = {"namespace": place.namespace, "objects": [object_values(info) for info in entries]}
-        report(values, as_json=as_json, text=_table(entries) if entries else "")
+        if as_json:
+            print_json({"namespace": place.namespace, "objects": [object_values(info) for info in entries]})
+            return
+        rows = [(str(i.size), str(i.epoch), f"{i.crc:08x}", _state(i), printable(i.name)) for i in entries]
+        print_table(("SIZE", "EPOCH", "CRC32C", "STATE", "NAME"), rows, right=(0, 1))
 
     connecting.run(run)
-
-
-def _table(entries: list[ObjectInfo]) -> str:
-    heading = ("SIZE", "EPOCH", "CRC32C", "STATE", "NAME")
-    rows = [heading, *((str(i.size), str(i.epoch), f"{i.crc:08x}", _state(i), i.name) for i in entries)]
-    size, epoch, crc, state, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
-    return "\n".join(f"{a:>{size}}  {b:>{epoch}}  {c:<{crc}}  {d:<{state}}  {e}" for a, b, c, d, e in rows)
 
 
 def _state(info: ObjectInfo) -> str:
@@ -75,9 +73,10 @@ def stat(*, place: Place, connecting: Connecting, as_json: bool) -> None:
             values = {"namespace": place.namespace, "incarnation": using.incarnation.hex(), **claim}
         else:
             values = {"namespace": place.namespace, **object_values(await client.stat(place.namespace, place.object))}
-        width = max(map(len, values))
-        text = "\n".join(f"{name + ':':<{width + 1}} {value}" for name, value in values.items())
-        report(values, as_json=as_json, text=text)
+        if as_json:
+            print_json(values)
+        else:
+            print_pairs([(f"{name}:", printable(str(value))) for name, value in values.items()])
 
     connecting.run(run)
 
@@ -96,14 +95,14 @@ def get(*, place: Place, offset: int, length: int | None, connecting: Connecting
         size = (await client.stat(place.namespace, place.object)).size
         end = size if length is None else min(offset + length, size)
         crc = 0
-        with progress_bar(str(place), end - offset) as show:
+        with progress(str(place), end - offset) as bar:
             async with client.read_stream(place.namespace, place.object, offset, length) as pieces:
                 async for piece in pieces:
                     crc = crc32c(piece, crc)
                     await write_output(piece)
-                    show(pieces.next_offset - offset)
+                    bar.reached(pieces.next_offset - offset)
         values = {"object": str(place), "offset": offset, "length": pieces.next_offset - offset, "crc32c": f"{crc:08x}"}
-        report(values, as_json=as_json, text="", err=True)
+        report(values, as_json=as_json, err=True)
 
     connecting.run(run)
 
@@ -136,6 +135,6 @@ def tail(
             async for piece in pieces:
                 await write_output(piece)
         values = {"object": str(place), "offset": start, "length": pieces.next_offset - start}
-        report(values, as_json=as_json, text="", err=True)
+        report(values, as_json=as_json, err=True)
 
     connecting.run(run)

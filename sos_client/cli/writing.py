@@ -10,9 +10,11 @@ import click
 
 from sos_client import transfers
 from sos_client.append_stream import AppendTarget
-from sos_client.cli.connecting import Connecting, Place, Verb, connecting_options, place_argument
-from sos_client.cli.reporting import json_option, object_values, progress_bar, report
+from sos_client.cli.connecting import Connecting, Place, connecting_options, place_argument
+from sos_client.cli.reporting import object_values, report
 from sos_client.cli.streams import input_bytes, input_chunks
+from sos_client.command.connecting import Verb, decorated
+from sos_client.command.output import json_option, progress
 from sos_client.wire.errors import MisuseError
 from sos_client.wire.limits import IDENTITY_BYTES, OFFSET_MAX
 
@@ -36,12 +38,15 @@ def _parse_holder(ctx: click.Context, param: click.Parameter, value: str | None)
     return holder
 
 
-def claim_options(verb: Verb) -> Verb:
+_CLAIM_OPTIONS = (
+    click.option("--epoch", type=_EPOCH, default=0, help="Write under this claim: its epoch."),
+    click.option("--holder", callback=_parse_holder, help="Write under this claim: its holder (32 hex digits)."),
+)
+
+
+def claim_options(function: Verb) -> Verb:
     """--epoch and --holder, for namespaces that are claimed."""
-    verb = click.option("--holder", callback=_parse_holder, help="Write under this claim: its holder (32 hex digits).")(
-        verb
-    )
-    return click.option("--epoch", type=_EPOCH, default=0, help="Write under this claim: its epoch.")(verb)
+    return decorated(function, _CLAIM_OPTIONS)
 
 
 @click.command("put")
@@ -74,10 +79,10 @@ def _transfer(
     async def run(client: SosClient) -> None:
         assert place.object is not None
         target = AppendTarget(namespace=place.namespace, object=place.object, epoch=epoch, holder=holder)
-        with progress_bar(str(place), input_bytes()) as show:
-            done = await transfer(client, target, input_chunks(), progress=show)
+        with progress(str(place), input_bytes()) as bar:
+            done = await transfer(client, target, input_chunks(), progress=bar.reached)
         values = {"object": str(place), "size": done.size, "size_before": done.size_before}
-        report(values, as_json=as_json, text="")
+        report(values, as_json=as_json)
 
     connecting.run(run)
 
@@ -117,7 +122,7 @@ def seal(*, place: Place, size: int | None, epoch: int, holder: bytes, connectin
         wanted = info.size if size is None else size
         await client.seal(place.namespace, place.object, size=wanted, epoch=epoch, holder=holder)
         info = await client.stat(place.namespace, place.object)
-        report({"namespace": place.namespace, **object_values(info)}, as_json=as_json, text="")
+        report({"namespace": place.namespace, **object_values(info)}, as_json=as_json)
 
     connecting.run(run)
 
@@ -139,6 +144,6 @@ def rm(*, place: Place, seal_first: bool, epoch: int, holder: bytes, connecting:
             if not info.sealed:
                 await client.seal(place.namespace, place.object, size=info.size, epoch=epoch, holder=holder)
         await client.delete(place.namespace, place.object, epoch=epoch, holder=holder)
-        report({"object": str(place), "deleted": True}, as_json=as_json, text="")
+        report({"object": str(place), "deleted": True}, as_json=as_json)
 
     connecting.run(run)

@@ -5,8 +5,16 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass
+from typing import Final
 
 from sos_client.settings import SettingsError
+from sos_client.wire.errors import MisuseError
+
+DEFAULT_PORT: Final = 7400
+"""Of SOS servers."""
+ADDRESSES_MAX: Final = 64
+SHOWN_MAX: Final = 200
+_HOW_TO_WRITE: Final = "write HOST:PORT, as in 127.0.0.1:7400"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,24 +37,59 @@ class Address:
         return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)
 
 
-def is_host(text: str) -> bool:
+def parse_address(text: str, *, what: str) -> Address:
+    """Where to listen, as HOST:PORT; SettingsError names ``what`` it was for."""
+    try:
+        host, port = _host_and_port(text)
+    except ValueError as error:
+        raise SettingsError(f"{what}: {text[:SHOWN_MAX]!r}: {error}") from error
+    if port is None:
+        raise SettingsError(f"{what}: {text[:SHOWN_MAX]!r}: the port is missing; {_HOW_TO_WRITE}")
+    return Address(host=host, port=port)
+
+
+def split_address(text: str, *, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
+    """Where to connect to: host and port of HOST[:PORT]. MisuseError for anything else; port 0 is nowhere."""
+    try:
+        host, port = _host_and_port(text)
+    except ValueError as error:
+        raise MisuseError(f"{text[:SHOWN_MAX]!a} is not an address: {error}") from error
+    port = default_port if port is None else port
+    if not host or not port:
+        raise MisuseError(f"{text[:SHOWN_MAX]!a} is not an address to connect to; {_HOW_TO_WRITE}")
+    return host, port
+
+
+def split_addresses(text: str) -> tuple[str, ...]:
+    """HOST:PORT,… as addresses to connect to, each with its port. MisuseError names one that is wrong."""
+    addresses = tuple(part.strip() for part in text.split(",") if part.strip())
+    if len(addresses) > ADDRESSES_MAX:
+        raise MisuseError(f"more than {ADDRESSES_MAX} addresses")
+    for address in addresses:
+        split_address(address, default_port=0)
+    return addresses
+
+
+def _host_and_port(text: str) -> tuple[str, int | None]:
+    """ValueError says what is wrong. None: there is no port."""
+    host, colon, digits = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, digits = text, ""
+    elif not (digits.isascii() and digits.isdigit() and len(digits) < 6 and int(digits) < 1 << 16):
+        raise ValueError(f"the port is a number up to 65535; {_HOW_TO_WRITE}")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    if (":" in host) != bracketed or "[" in host:
+        raise ValueError("write an IPv6 host in brackets, as in [::1]:7400")
+    if not _is_host(host):
+        raise ValueError(f"{host!r} cannot be the name of a host")
+    return host, int(digits) if digits else None
+
+
+def _is_host(text: str) -> bool:
     """Whether this may be looked up: what has an empty or a too long part makes a look-up fail in no other way."""
     try:
         text.encode("idna")
     except UnicodeError:
         return False
     return True
-
-
-def parse_address(text: str, *, what: str) -> Address:
-    """HOST:PORT as an Address; SettingsError names ``what`` it was for."""
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise SettingsError(f"{what}: {text!r}: write an IPv6 host in brackets, as in [::1]:7400")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise SettingsError(f"{what}: {text!r}: must be HOST:PORT with a port from 0 to 65535, as in 127.0.0.1:7400")
-    if not is_host(host):
-        raise SettingsError(f"{what}: {text!r}: {host!r} cannot be the name of a host")
-    return Address(host=host, port=int(port))

@@ -11,27 +11,12 @@ from typing import Final
 
 import trio
 
-from sos_client.net.addresses import is_host
+from sos_client.net.addresses import split_address
 from sos_client.net.plain_stream import PlainStream
-from sos_client.wire.errors import ConnectionLostError, DeadlineError, MisuseError, SosError
-
-DEFAULT_PORT: Final = 7400
+from sos_client.wire.errors import ConnectionLostError, DeadlineError, SosError
 
 Dial = Callable[[str], Awaitable[trio.abc.Stream]]
 """Connects to an address. May raise OSError; everything above sees ConnectionLostError."""
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of HOST[:PORT], an IPv6 host in brackets. MisuseError for anything else."""
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, str(DEFAULT_PORT)
-    bracketed = host.startswith("[") and host.endswith("]")
-    host = host[1:-1] if bracketed else host
-    bad_port = not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16)
-    if not host or bad_port or "[" in host or (":" in host) != bracketed or not is_host(host):
-        raise MisuseError(f"{address!r} is not an address: write HOST or HOST:PORT, and an IPv6 host as in [::1]:7400")
-    return host, int(port)
 
 
 def tcp_dial(tls: ssl.SSLContext | None = None) -> Dial:

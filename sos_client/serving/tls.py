@@ -21,6 +21,17 @@ class TlsFiles:
     client_authority: Path | None = None
 
 
+def tls_files(certificate: Path | None, key: Path | None, client_authority: Path | None = None) -> TlsFiles | None:
+    """What settings or options name; None if nothing. SettingsError if only a part of what belongs together."""
+    if certificate is None and key is None:
+        if client_authority is not None:
+            raise SettingsError("[access] client_authority: needs certificate and key")
+        return None
+    if certificate is None or key is None:
+        raise SettingsError("TLS needs both a certificate (--tls-cert) and its key (--tls-key)")
+    return TlsFiles(certificate=certificate, key=key, client_authority=client_authority)
+
+
 class ServerTls:
     """The context for new connections. ``reload`` reads the files again; if unusable, the old context stays."""
 

@@ -1,8 +1,8 @@
 """What can go wrong, by who must act, and the one table of refusals.
 
 Nothing here decides when to refuse. An error that the server sends is a row of `REFUSALS`: its number on the wire, the
-fields that let a program go on without another round trip, whether the connection ends with it, the exit code of the
-`sos` command, and a sentence for a person.
+fields that let a program go on without another round trip, whether the connection ends with it, the exit code of a
+command, and a sentence for a person.
 """
 
 from __future__ import annotations
@@ -20,32 +20,66 @@ if TYPE_CHECKING:
 FieldValue = int | str | bytes | bool | None
 
 
+class ExitCode(IntEnum):
+    """What each of the commands exits with; told in its --help. Scripts may rely on them."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    FENCED = 5
+    ACCESS = 6
+    SPACE = 7
+    DAMAGED = 8
+    UNAVAILABLE = 9
+    PROTOCOL = 10
+    OUTCOME_UNKNOWN = 11
+    WARNING = 12
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
 class SosError(Exception):
-    """Root of everything that SOS raises on purpose."""
+    """Root of everything that SOS raises on purpose. A command that ends with it exits with `exit_code`."""
+
+    exit_code: ExitCode = ExitCode.UNEXPECTED
 
 
 class MisuseError(SosError):
     """The caller asked for something that this object cannot do now: a mistake in the calling program."""
 
+    exit_code = ExitCode.USAGE
+
 
 class ProtocolError(SosError):
     """The peer broke the protocol (framing, CRC, an illegal move). The connection is of no further use."""
+
+    exit_code = ExitCode.PROTOCOL
 
 
 class ConnectionLostError(SosError):
     """The other side is gone or cannot be reached. Whether the last request took effect is unknown."""
 
+    exit_code = ExitCode.UNAVAILABLE
+
 
 class DeadlineError(SosError):
     """No answer in time. Whether the request took effect is unknown."""
+
+    exit_code = ExitCode.UNAVAILABLE
 
 
 class DamagedError(SosError):
     """Bytes are not what they were when they were stored. Another copy is needed."""
 
+    exit_code = ExitCode.DAMAGED
+
 
 class HistoryError(SosError):
     """The server or object is not the one it was: going on would join two different pasts."""
+
+    exit_code = ExitCode.CONFLICT
 
 
 class ErrorCode(IntEnum):
@@ -74,24 +108,6 @@ class ErrorCode(IntEnum):
     LIMIT = 21
     TOO_SLOW = 22
     SHUTTING_DOWN = 23
-
-
-class ExitCode(IntEnum):
-    """What the `sos` command exits with."""
-
-    DONE = 0
-    UNEXPECTED = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    CONFLICT = 4
-    FENCED = 5
-    ACCESS = 6
-    SPACE = 7
-    DAMAGED = 8
-    UNAVAILABLE = 9
-    PROTOCOL = 10
-    INTERRUPTED = 130
-    BROKEN_PIPE = 141
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +221,7 @@ class RefusedError(SosError):
     def __init__(self, code: ErrorCode, message: str | None = None, /, **fields: FieldValue) -> None:
         self.code = code
         self.fields: dict[str, FieldValue] = fields
+        self.exit_code = REFUSALS[code].exit_code
         self.message = message or sentence_for(code, fields)
         super().__init__(f"{code.name}: {self.message}")
 
@@ -219,23 +236,3 @@ def sentence_for(code: ErrorCode, fields: Mapping[str, FieldValue]) -> str:
         visible = shown_holder(value) if name == "holder" and isinstance(value, bytes) else value
         shown[name] = visible.hex() if isinstance(visible, bytes) else visible
     return REFUSALS[code].sentence.format_map(shown)
-
-
-def exit_code_for(error: SosError) -> ExitCode:
-    """What a command that ends with this error exits with."""
-    if isinstance(error, RefusedError):
-        return REFUSALS[error.code].exit_code
-    for kind, exit_code in _EXIT_CODES:
-        if isinstance(error, kind):
-            return exit_code
-    return ExitCode.UNEXPECTED
-
-
-_EXIT_CODES: Final[tuple[tuple[type[SosError], ExitCode], ...]] = (
-    (MisuseError, ExitCode.USAGE),
-    (ProtocolError, ExitCode.PROTOCOL),
-    (ConnectionLostError, ExitCode.UNAVAILABLE),
-    (DeadlineError, ExitCode.UNAVAILABLE),
-    (DamagedError, ExitCode.DAMAGED),
-    (HistoryError, ExitCode.CONFLICT),
-)

@@ -14,7 +14,7 @@ import trio.testing
 from connectors.listener.settings import ProtocolSettings
 from connectors.source.source import SILENT_SECONDS, Source
 from connectors.source.source_link import ListenerRefusedError
-from journal.nurseries import background
+from sos_client.nurseries import background
 from sos_client.wire.errors import DeadlineError, MisuseError
 from tests.connectors.house import HELLO, OTHER, House, listening
 from tests.fakes.memory_volume import MemoryVolume

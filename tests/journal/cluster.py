@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from journal.nurseries import background
 from journal.owner.journal import Journal, open_journal
 from journal.records.settings import MEMBER_DEADLINES, JournalSettings, Surroundings
 from journal.takeover.volume_creation import create_volume
+from sos_client.nurseries import background
 from tests.fakes.simulated_disk import SimulatedDisk
 from tests.fakes.simulated_drive import SimulatedDrive
 from tests.fakes.simulated_network import NetworkFaults

@@ -16,8 +16,8 @@ from journal.copies.copies import MemberCopy
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client.client import open_volume
-from journal.nurseries import background
 from sos_client.client import open_client
+from sos_client.nurseries import background
 from sos_client.wire.errors import SosError
 from tests.simulation.journal_actors import client_settings
 from tests.simulation.journal_process import DEADLINES, SERVICE_PORT, VOLUME, address_of

@@ -11,7 +11,7 @@ import trio
 
 from sos_client.attempts import Deadlines
 from sos_client.client import open_client
-from sos_client.net.dialing import split_address
+from sos_client.net.addresses import split_address
 from sos_client.wire.errors import ConnectionLostError, HistoryError, MisuseError
 from tests.system.server_process import serving
 

@@ -15,13 +15,12 @@ import pytest
 import trio
 import trustme
 
-from journal.cli.exit_codes import JournalExitCode
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client.client import ClientSettings, open_volume
 from sos_client.client import open_client
 from sos_client.net.addresses import parse_address
 from sos_client.serving.access import AccessRules, Right, append_token, new_token
-from sos_client.wire.errors import RefusedError
+from sos_client.wire.errors import ExitCode, RefusedError
 from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
 from spark_integration.pipelines.service_process import ServiceProcess
 from spark_integration.run_folder import begin_run
@@ -58,7 +57,7 @@ def test_a_service_uses_servers_with_tls_and_tokens(tmp_path: Path) -> None:
         )
         try:
             ask = [sys.executable, "-m", "journal", "ls", "sos://v", "--service", beside.address]
-            assert subprocess.run(ask, capture_output=True).returncode == JournalExitCode.ACCESS
+            assert subprocess.run(ask, capture_output=True).returncode == ExitCode.ACCESS
             subprocess.run([*ask, "--token-file", str(beside.credentials.token_file)], check=True)
         finally:
             beside.stop()

@@ -80,7 +80,7 @@ def test_stat_says_where_the_bytes_lie(saved: VolumeOnDisk, cli: Cli) -> None:
         (["ls", "sos://payments/\udcff"], 2, "UTF-8"),
         (["ls", "sos://payments/", "--servers", "nohost"], 2, "HOST:PORT"),
         (["ls", "sos://payments/", "--servers", "a:99999"], 2, "HOST:PORT"),
-        (["ls", "sos://payments/", "--token-file", "/nowhere"], 2, "token cannot be used"),
+        (["ls", "sos://payments/", "--token-file", "/nowhere"], 2, "cannot be read as a token"),
         (["ls", "sos://payments/", "--tls-ca", "/nowhere"], 2, "cannot be used"),
         (["ls"], 2, "Missing argument"),
         (["frobnicate"], 2, "No such command"),

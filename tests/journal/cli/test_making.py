@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.cli.exit_codes import JournalExitCode
 from journal.gateway.client.client import open_volume
+from sos_client.wire.errors import ExitCode
 from tests.journal.cli.conftest import Cli, RunMain
 from tests.journal.cli.servers import process
 
@@ -155,7 +155,7 @@ def _replace(run_main: RunMain, servers: Running, dead: str, new: str) -> str:
     """What the command prints. On a machine that is so loaded that servers are taken for dead, it is tried again."""
     for _ in range(5):
         ended = run_main("members", "replace", "payments", dead, new, "--servers", _option(servers, "ab"))
-        if ended.exit_code != JournalExitCode.UNAVAILABLE:
+        if ended.exit_code != ExitCode.UNAVAILABLE:
             break
         time.sleep(2)
     assert ended.exit_code == 0, ended.stderr

@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from journal.errors import JournalCode, JournalError
-from journal.nurseries import background
 from journal.records.settings import JournalSettings
 from journal.takeover.membership_change import Wish, change_members
 from journal.takeover.owner_board import GIVEN_BACK, ServerBoard
+from sos_client.nurseries import background
 from sos_client.serving.event_log import EventLog, Level
 from tests.journal.cluster import (
     VOLUME,

@@ -8,7 +8,7 @@ import string
 import pytest
 
 from sos_client.wire import errors as e
-from sos_client.wire.errors import REFUSALS, ErrorCode, ExitCode, RefusedError, exit_code_for, sentence_for
+from sos_client.wire.errors import REFUSALS, ErrorCode, ExitCode, RefusedError, sentence_for
 from sos_client.wire.names import check_name, parse_token
 
 
@@ -38,11 +38,11 @@ def test_a_refusal_says_what_to_do() -> None:
 
 
 def test_exit_codes_by_who_must_act() -> None:
-    assert exit_code_for(RefusedError(ErrorCode.NOT_FOUND)) == 3
-    assert exit_code_for(RefusedError(ErrorCode.FENCED)) == 5
-    assert exit_code_for(e.ConnectionLostError("gone")) == 9
-    assert exit_code_for(e.HistoryError("another past")) == 4
-    assert exit_code_for(e.SosError("?")) == 1
+    assert RefusedError(ErrorCode.NOT_FOUND).exit_code == 3
+    assert RefusedError(ErrorCode.FENCED).exit_code == 5
+    assert e.ConnectionLostError("gone").exit_code == 9
+    assert e.HistoryError("another past").exit_code == 4
+    assert e.SosError("?").exit_code == 1
 
 
 @pytest.mark.parametrize("name", ["a", "0", "A.b_c-9", "x" * 128, "a..b", "CON"])

@@ -17,9 +17,9 @@ import click
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from journal.files.tree_writing import NewFile
+    from rich.progress import Progress
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 GOOD, BAD, DOUBTFUL, QUIET = "green", "red", "yellow", "bright_black"
@@ -36,13 +36,6 @@ def size_text(size: int) -> str:
 def count_text(count: int, one: str, several: str = "") -> str:
     """A number of things: 1 file, 2 files."""
     return f"{count} {one if count == 1 else several or f'{one}s'}"
-
-
-def tree_text(entries: Sequence[NewFile]) -> str:
-    """What a tree that is written consists of."""
-    directories = sum(entry.is_directory for entry in entries)
-    files = count_text(len(entries) - directories, "file")
-    return f"{files} and {count_text(directories, 'directory', 'directories')}"
 
 
 def time_text(time_ms: int | None, zone: dt.tzinfo | None) -> str:
@@ -74,9 +67,17 @@ def duration_text(milliseconds: int | None) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
-def print_json(value: object) -> None:
-    """One line of JSON, escaped: a person may look at it, too. `run_command` escapes what stdout cannot encode."""
-    click.echo(printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_json_default)))
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def json_text(value: object) -> str:
+    """One line of JSON, escaped: a person may look at it, too. Bytes are shown in hexadecimal."""
+    return printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_json_default))
+
+
+def print_json(value: object, *, err: bool = False) -> None:
+    """A line on standard output, or on standard error. `run_command` escapes what it cannot encode."""
+    click.echo(json_text(value), err=err)
 
 
 def _json_default(value: object) -> object:
@@ -120,11 +121,29 @@ def remark(message: str) -> None:
     click.secho(printable(message), fg=QUIET, err=True)
 
 
+class ProgressBar:
+    """Shows how far something is; on a terminal as a bar, elsewhere not at all."""
+
+    def __init__(self, bar: Progress | None, title: str, total_bytes: int | None) -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task(title, total=total_bytes)
+
+    def advance(self, count: int) -> None:
+        """This many bytes more are done."""
+        if self._bar is not None and self._task is not None:
+            self._bar.advance(self._task, count)
+
+    def reached(self, position: int, total_bytes: int | None = None) -> None:
+        """This many bytes are done, of so many (None: of as many as were said before)."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=position, total=total_bytes)
+
+
 @contextmanager
-def progress(title: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while the block runs, if that is a terminal; call what it gives with bytes done."""
+def progress(title: str, total_bytes: int | None) -> Iterator[ProgressBar]:
+    """A bar on stderr while the block runs, if that is a terminal."""
     if not sys.stderr.isatty():
-        yield lambda _done: None
+        yield ProgressBar(None, title, total_bytes)
         return
     # Imported where it is used: a service, and whoever only asks something, need not wait for it.
     from rich.console import Console
@@ -139,5 +158,4 @@ def progress(title: str, total_bytes: int | None) -> Iterator[Callable[[int], No
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
     with Progress(*columns, TransferSpeedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total_bytes)
-        yield lambda done: bar.advance(task, done)
+        yield ProgressBar(bar, title, total_bytes)

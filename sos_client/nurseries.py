@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
@@ -18,24 +18,20 @@ _SMALL: Final = 5000  # an image's files and answers that are dealt with in a fe
 @asynccontextmanager
 async def background() -> AsyncIterator[trio.Nursery]:
     """Tasks started here are cancelled when the block ends. A single exception, also of a task, is not wrapped."""
-    try:
+    with ungrouped():
         async with trio.open_nursery() as nursery:
             try:
                 yield nursery
             finally:
                 nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        raise first_of(group) from None
 
 
 @asynccontextmanager
 async def together() -> AsyncIterator[trio.Nursery]:
     """Tasks that all must end; the first exception is not wrapped."""
-    try:
+    with ungrouped():
         async with trio.open_nursery() as nursery:
             yield nursery
-    except BaseExceptionGroup as group:
-        raise first_of(group) from None
 
 
 async def beside(item_count: int, work: Callable[[], Result]) -> Result:
@@ -46,13 +42,27 @@ async def beside(item_count: int, work: Callable[[], Result]) -> Result:
     return await trio.to_thread.run_sync(work)
 
 
-def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception that matters: nobody can act on several, and the others mostly follow from it.
+@contextmanager
+def ungrouped() -> Iterator[None]:
+    """Of a group of exceptions that leaves the block, only the one that matters comes out."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        first = first_of(group)
+        raise first from first.__cause__
 
-    A cancellation from outside comes first: whatever else was raised on the way out is a consequence.
+
+def first_of(error: BaseException) -> BaseException:
+    """The one exception that matters of a group: nobody can act on several, and the others mostly follow from it.
+
+    A cancellation from outside and Ctrl-C come first: whatever else was raised on the way out is a consequence.
     """
-    leaves = list(_leaves(group))
-    return next((one for one in leaves if isinstance(one, trio.Cancelled)), leaves[0])
+    leaves = list(_leaves(error))
+    for kind in (trio.Cancelled, KeyboardInterrupt):
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                return leaf
+    return leaves[0]
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
