@@ -83,6 +83,11 @@ class BesideDriver:
         return self._addresses["sos-journal"]
 
     @property
+    def relay_address(self) -> str:
+        """Where a relay serves as soon as somebody asks for one."""
+        return self._addresses["sos-relay"]
+
+    @property
     def server_address(self) -> str | None:
         return self._addresses.get("sos-server")
 
@@ -179,7 +184,7 @@ def start_beside_driver(wanted: Wanted) -> BesideDriver:
 
 
 def programs(wanted: Wanted, credentials: RunCredentials, folder: Path) -> list[dict[str, Any]]:
-    """The companion's plan: the embedded server if there is one, then the journal service.
+    """The companion's plan: the embedded server if there is one, the journal service, and for sinks a relay.
 
     Both ask for the run's token, on loopback too, where every user of this host could reach them otherwise.
     """
@@ -208,7 +213,17 @@ def programs(wanted: Wanted, credentials: RunCredentials, folder: Path) -> list[
         command += ["--tls-cert", str(credentials.certificate.file)]
         command += ["--tls-key", str(credentials.certificate.key_file)]
     plan.append(_program("sos-journal", command, wanted.host, wanted.directory))
+    plan.append(_relay(wanted, credentials, shared))
     return plan
+
+
+def _relay(wanted: Wanted, credentials: RunCredentials, shared: Sequence[str]) -> dict[str, Any]:
+    command = [*_python("connectors"), "relay", "--listen", "{listen}", "--service", "{sos-journal}", *shared]
+    command += ["--dir", str(wanted.directory / "relay"), "--token-file", str(credentials.token_file)]
+    if credentials.certificate is not None:
+        command += ["--tls-cert", str(credentials.certificate.file), "--tls-key", str(credentials.certificate.key_file)]
+        command += ["--tls-ca", str(credentials.certificate.file)]
+    return _program("sos-relay", command, wanted.host, wanted.directory, on_demand=True)
 
 
 def _environment(wanted: Wanted, credentials: RunCredentials) -> dict[str, str]:
@@ -248,5 +263,6 @@ def _python(module: str) -> list[str]:
     return [sys.executable, "-m", module]
 
 
-def _program(name: str, command: list[str], host: str, directory: Path) -> dict[str, Any]:
-    return {"name": name, "command": command, "host": host, "log": str(directory / f"{name}.log")}
+def _program(name: str, command: list[str], host: str, directory: Path, *, on_demand: bool = False) -> dict[str, Any]:
+    log = str(directory / f"{name}.log")
+    return {"name": name, "command": command, "host": host, "log": log, "on_demand": on_demand}

@@ -6,7 +6,8 @@ It ends, and with it all programs, the last one first, when its standard input e
 or is gone, kill -9 included. FOLDER is removed then. When everything serves it prints one line, `ready {"NAME":
 "HOST:PORT", ...}`; when a program cannot be started, `failed SENTENCE`. ADDRESSES, as in that line, say where programs
 have to serve: at ports that the driver keeps, so that nobody else can have them while a program or a companion is
-started again. Nothing of Spark is imported here.
+started again. A program that is to run only when somebody asks for it is started by the first connection to where it
+has to serve; that connection is dropped, and clients try again. Nothing of Spark is imported here.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from sos_client.net.addresses import Address, parse_address
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 START_SECONDS_MAX: Final = 60.0
 """A takeover may have to wait for a quorum of servers."""
@@ -40,12 +45,16 @@ _PR_SET_PDEATHSIG: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One program. In `command`, {NAME} stands for the address of an earlier program and {listen} for its own."""
+    """One program. In `command`, {NAME} stands for the address of an earlier program and {listen} for its own.
+
+    `on_demand`: only when somebody asks for it; such a program shares its port.
+    """
 
     name: str
     command: Sequence[str]
     host: str
     log: Path
+    on_demand: bool = False
 
 
 class StartError(Exception):
@@ -91,8 +100,14 @@ class Companion:
         process: subprocess.Popen[str] | None = None
         try:
             with scope:
-                process = await self._start(program)
-                task_status.started()
+                if program.on_demand:
+                    with _listening(self._address(program)) as (self._addresses[program.name], asked):
+                        task_status.started()
+                        await trio.lowlevel.wait_readable(asked)
+                    process = await self._start_at_last(program, failures=0)
+                else:
+                    process = await self._start(program)
+                    task_status.started()
                 while True:
                     process = await self._start_again(program, process)
         finally:
@@ -104,18 +119,24 @@ class Companion:
         """Wait for the end of `process`, and start the program again, where it served before."""
         began = trio.current_time()
         await _ended(process)
-        failures = 0
+        if trio.current_time() - began < _STEADY_SECONDS:
+            await trio.sleep(_PAUSES[0])
+        return await self._start_at_last(program, failures=1)
+
+    async def _start_at_last(self, program: Program, failures: int) -> subprocess.Popen[str]:
         while True:
-            if trio.current_time() - began < _STEADY_SECONDS:
-                await trio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
             try:
                 return await self._start(program)
-            except StartError:
-                failures += 1  # its log says why; the driver waits as long as its own deadline allows
+            except StartError:  # its log says why; the driver waits as long as its own deadline allows
+                await trio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
+                failures += 1
+
+    def _address(self, program: Program) -> str:
+        """Where it has to serve; port 0: anywhere."""
+        return self._addresses.get(program.name, f"{program.host}:0")
 
     async def _start(self, program: Program) -> subprocess.Popen[str]:
-        own = self._addresses.get(program.name, f"{program.host}:0")
-        words = {**self._addresses, "listen": own}
+        words = {**self._addresses, "listen": self._address(program)}
         command = [_filled(argument, words) for argument in program.command]
         log_begin = program.log.stat().st_size if program.log.exists() else 0
         process = _spawned(command, program.log)
@@ -125,6 +146,17 @@ class Companion:
             await _stop(process)
             raise
         return process
+
+
+@contextmanager
+def _listening(address: str) -> Iterator[tuple[str, socket.socket]]:
+    """Where it listens, and what becomes readable when somebody connects. They are turned away at the end."""
+    place = parse_address(address, what="where a program has to serve")
+    with socket.socket(socket.AF_INET6 if ":" in place.host else socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((place.host, place.port))
+        listener.listen()
+        yield str(Address(host=place.host, port=listener.getsockname()[1])), listener
 
 
 def _spawned(command: Sequence[str], log: Path) -> subprocess.Popen[str]:
@@ -191,7 +223,7 @@ def _die_with_parent() -> None:
 
 
 def _programs_in(plan: list[dict[str, Any]]) -> list[Program]:
-    return [Program(name=p["name"], command=p["command"], host=p["host"], log=Path(p["log"])) for p in plan]
+    return [Program(**described | {"log": Path(described["log"])}) for described in plan]
 
 
 def main() -> None:

@@ -22,6 +22,8 @@ from sos_client.serving.access import Right, append_token, new_token
 if TYPE_CHECKING:
     from pathlib import Path
 
+RELAY_VOLUME: Final = "relay"
+"""What a relay calls what is staged with it (connectors/relay/STAGING.md)."""
 VALIDITY: Final = timedelta(days=365)
 """A streaming query may run for months; a run that outlasts this must be restarted."""
 _CLOCK_SKEW: Final = timedelta(hours=1)
@@ -47,10 +49,12 @@ class RunCertificate:
 
 
 def make_run_credentials(folder: Path, *, volume: str, certified_host: str | None) -> RunCredentials:
-    """A token with every right on `volume`, and a self-signed certificate for the host, if any, in new files."""
+    """A token with every right on `volume` and on what a relay is given, and a self-signed certificate for the host, if
+    any, in new files.
+    """
     token, grant = new_token(
         name="this run",
-        namespaces=(volume,),
+        namespaces=(volume, RELAY_VOLUME),
         rights=frozenset(Right),
         expires=(datetime.now(UTC) + VALIDITY).timestamp(),
     )

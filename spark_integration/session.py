@@ -87,8 +87,9 @@ def with_sos_checkpoints(
     such as "7d", is how long the volume's past is kept; without it, as the volume was made: embedded, for ever.
     Without `authorities` a token goes to this host only, unless `insecure`.
 
-    What was started ends with this process, however it ends. For a Spark Connect server elsewhere nothing is started;
-    the settings that it needs are printed.
+    Where a journal service is started, a relay is, too, when the first query needs one: a sink of
+    `writeStream.format("sos-connector")`. What was started ends with this process, however it ends. For a Spark Connect
+    server elsewhere nothing is started; the settings that it needs are printed.
     """
     _check_listed(servers=servers, service=service)
     if servers and service:
@@ -156,6 +157,7 @@ def _started(wanted: Wanted) -> SparkAccess:
     certificate = credentials.certificate
     return SparkAccess(
         service=(running.address,),
+        relay=running.relay_address,
         token=credentials.token,
         authorities=certificate.text if certificate else None,
         tls=certificate is not None,

@@ -18,6 +18,7 @@ MANAGER_SETTING: Final = "spark.sql.streaming.checkpointFileManagerClass"
 REDACTION_SETTING: Final = "spark.redaction.regex"
 HADOOP_PREFIX: Final = "spark.hadoop."
 SERVICE_KEY: Final = "fs.sos.service"
+RELAY_KEY: Final = "fs.sos.relay"
 TOKEN_KEY: Final = "fs.sos.token"
 """Has a word in it that Spark redacts, in its user interface, its logs and its event log."""
 
@@ -28,9 +29,10 @@ _SHELL_SAFE: Final = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAccess:
-    """How drivers and executors reach the journal service. Files must be at the same path on every host."""
+    """How drivers and executors reach journal service and relay. Files must be at the same path on every host."""
 
     service: tuple[str, ...]
+    relay: str | None = None
     token: str | None = None
     token_file: str | None = None
     tls: bool = False
@@ -64,6 +66,7 @@ def hadoop_settings(access: SparkAccess) -> dict[str, str]:
         SERVICE_KEY: ",".join(access.service),
     }
     optional = {
+        RELAY_KEY: access.relay,
         TOKEN_KEY: access.token,
         "fs.sos.token.file": access.token_file,
         "fs.sos.tls": "true" if access.tls else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ def stop(*_):
 signal.signal(signal.SIGTERM, stop)
 host, _, port = listen.rpartition(":")
 server = socket.socket()
-server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 server.bind((host, int(port)))
 server.listen()
 note(f"started {os.getpid()} {server.getsockname()[1]} {also}")
@@ -36,7 +37,7 @@ while True:
 """
 
 
-def _plan(tmp_path: Path, *, second: str = _PROGRAM) -> Path:
+def _plan(tmp_path: Path, *, second: str = _PROGRAM, on_demand: bool = False) -> Path:
     (tmp_path / "first.py").write_text(_PROGRAM)
     (tmp_path / "second.py").write_text(second)
     plan = [
@@ -45,6 +46,7 @@ def _plan(tmp_path: Path, *, second: str = _PROGRAM) -> Path:
             "command": [sys.executable, str(tmp_path / f"{name}.py"), name, str(tmp_path / "diary"), "{listen}", also],
             "host": "127.0.0.1",
             "log": str(tmp_path / f"{name}.log"),
+            "on_demand": on_demand and name == "second",
         }
         for name, also in (("first", "-"), ("second", "{first}"))
     ]
@@ -75,6 +77,11 @@ def _end(companion: subprocess.Popen[str]) -> None:
 def _diary(tmp_path: Path) -> list[list[str]]:
     path = tmp_path / "diary"
     return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _log(tmp_path: Path, name: str) -> str:
+    path = tmp_path / f"{name}.log"
+    return path.read_text() if path.exists() else ""
 
 
 def _until(condition: Callable[[], bool]) -> None:
@@ -117,6 +124,40 @@ def test_killed_program_is_started_again_where_it_was(tmp_path: Path) -> None:
     assert again[2] != killed[2]
     _end(companion)
     assert _diary(tmp_path)[-1] == ["first", "stopped"]
+
+
+def test_program_that_nobody_asks_for_is_not_started(tmp_path: Path) -> None:
+    companion = _start(_plan(tmp_path, on_demand=True))
+    addresses = json.loads(_said(companion)[1])
+    assert set(addresses) == {"first", "second"}
+    _end(companion)
+    assert [line[:2] for line in _diary(tmp_path)] == [["first", "started"], ["first", "stopped"]]
+
+
+def test_program_that_is_asked_for_starts_where_it_was_asked_for_and_is_kept(tmp_path: Path) -> None:
+    companion = _start(_plan(tmp_path, on_demand=True))
+    host, _, port = json.loads(_said(companion)[1])["second"].rpartition(":")
+    socket.create_connection((host, int(port))).close()
+    _until(lambda: len(_diary(tmp_path)) == 2)
+    started = _diary(tmp_path)[1]
+    assert started[0] == "second"
+    assert started[3] == port
+    os.kill(int(started[2]), signal.SIGKILL)
+    _until(lambda: len(_diary(tmp_path)) == 3)
+    assert _diary(tmp_path)[2][3] == port
+    _end(companion)
+    assert _diary(tmp_path)[-2:] == [["second", "stopped"], ["first", "stopped"]]
+
+
+def test_program_that_is_asked_for_and_cannot_start_is_tried_again_and_ends_nobody(tmp_path: Path) -> None:
+    second = f"import os\nif not os.path.exists({str(tmp_path / 'room')!r}): raise SystemExit('no room')\n" + _PROGRAM
+    companion = _start(_plan(tmp_path, on_demand=True, second=second))
+    host, _, port = json.loads(_said(companion)[1])["second"].rpartition(":")
+    socket.create_connection((host, int(port))).close()
+    _until(lambda: "no room" in _log(tmp_path, "second"))
+    (tmp_path / "room").touch()
+    _until(lambda: len(_diary(tmp_path)) == 2)
+    _end(companion)
 
 
 def test_programs_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:

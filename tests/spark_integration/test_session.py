@@ -157,18 +157,20 @@ def _wanted(
 
 def test_embedded_starts_a_server_and_a_service_on_loopback(tmp_path: Path) -> None:
     credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
-    server, service = programs(_wanted(tmp_path, servers=()), credentials, tmp_path)
+    server, service, relay = programs(_wanted(tmp_path, servers=()), credentials, tmp_path)
     assert server["name"] == "sos-server"
     assert "{sos-server}" in service["command"]
-    assert {server["host"], service["host"]} == {"127.0.0.1"}
-    for program in (server, service):
+    assert "{sos-journal}" in relay["command"]
+    assert [each["on_demand"] for each in (server, service, relay)] == [False, False, True]
+    assert {each["host"] for each in (server, service, relay)} == {"127.0.0.1"}
+    for program in (server, service, relay):
         assert {"--tokens", str(credentials.tokens_file)} <= set(program["command"])
         assert credentials.token not in str(program)
 
 
-def test_replicated_starts_the_service_only(tmp_path: Path) -> None:
+def test_replicated_starts_no_server(tmp_path: Path) -> None:
     credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
-    (service,) = programs(_wanted(tmp_path, servers=("a:7400", "b:7400")), credentials, tmp_path)
+    service, _ = programs(_wanted(tmp_path, servers=("a:7400", "b:7400")), credentials, tmp_path)
     assert "--tokens" in service["command"]
     assert {"a:7400", "b:7400"} <= set(service["command"])
     assert "--tls-ca" not in service["command"]
@@ -176,7 +178,7 @@ def test_replicated_starts_the_service_only(tmp_path: Path) -> None:
 
 def test_servers_are_reached_by_tls_when_it_is_said_whom_to_trust(tmp_path: Path) -> None:
     wanted = _wanted(tmp_path, servers=("a:7400",), authorities="-----BEGIN …")
-    (service,) = programs(wanted, make_run_credentials(tmp_path, volume="v", certified_host=None), tmp_path)
+    service, _ = programs(wanted, make_run_credentials(tmp_path, volume="v", certified_host=None), tmp_path)
     assert service["command"][-2] == "--tls-ca"
     assert Path(service["command"][-1]).read_text() == "-----BEGIN …"
 
@@ -185,7 +187,7 @@ def test_how_long_the_past_is_kept_is_told_to_the_service_that_is_started(tmp_pa
     wanted = _wanted(tmp_path, servers=())
     credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
     assert not any("--keep-for" in program["command"] for program in programs(wanted, credentials, tmp_path))
-    _, service = programs(replace(wanted, keep_for="7d"), credentials, tmp_path)
+    _, service, _ = programs(replace(wanted, keep_for="7d"), credentials, tmp_path)
     assert service["command"][-2:] == ["--keep-for", "7d"]
     with pytest.raises(SessionError, match="keep_for"):
         with_sos_checkpoints(SparkSession.builder, volume="v", service=["a:1"], keep_for="7d")
@@ -198,7 +200,7 @@ def test_what_was_wanted_can_be_told_without_its_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["192.0.2.7", "driver.example.org"])
 def test_beyond_loopback_there_is_a_certificate_and_a_token_for_the_run(tmp_path: Path, host: str) -> None:
     credentials = make_run_credentials(tmp_path, volume="v", certified_host=host)
-    (service,) = programs(_wanted(tmp_path, servers=("a:1",), host=host), credentials, tmp_path)
+    service, _ = programs(_wanted(tmp_path, servers=("a:1",), host=host), credentials, tmp_path)
     certificate = credentials.certificate
     assert certificate is not None
     assert service["host"] == host
