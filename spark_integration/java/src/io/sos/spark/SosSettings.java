@@ -34,10 +34,14 @@ public final class SosSettings {
     private static final String BUFFER_DIRECTORY = "fs.sos.buffer.dir";
     /** HOST:PORT of the relay, for sinks that are not told by an option. */
     private static final String RELAY = "fs.sos.relay";
+    /** The ingest volume and the HOST:PORT of its listener, for sources that are not told by options. */
+    private static final String INGEST_VOLUME = "fs.sos.ingest.volume";
+
+    private static final String INGEST_SERVICE = "fs.sos.ingest.service";
 
     /** All of them; which of them a session has set for itself is not in the context's configuration. */
     static final List<String> KEYS = List.of(SERVICE, TOKEN, TOKEN_FILE, TLS, AUTHORITIES_FILE, AUTHORITIES, INSECURE,
-            DEADLINE_SECONDS, BUFFER_DIRECTORY, RELAY);
+            DEADLINE_SECONDS, BUFFER_DIRECTORY, RELAY, INGEST_VOLUME, INGEST_SERVICE);
 
     private SosSettings() {}
 
@@ -86,6 +90,16 @@ public final class SosSettings {
     /** Null if nobody has set it. */
     public static String relay(Configuration configuration) {
         return configuration.getTrimmed(RELAY);
+    }
+
+    /** Null if nobody has set it. */
+    public static String ingestVolume(Configuration configuration) {
+        return configuration.getTrimmed(INGEST_VOLUME);
+    }
+
+    /** Where listeners serve their files: what is set for them, or else the service of the session; null without either. */
+    public static String ingestService(Configuration configuration) {
+        return configuration.getTrimmed(INGEST_SERVICE, configuration.getTrimmed(SERVICE));
     }
 
     private static String textOrFile(Configuration configuration, String key, String fileKey) throws IOException {

@@ -1,40 +1,43 @@
 package io.sos.spark.connector;
 
 import io.sos.spark.connector.sink.ConnectorWriteBuilder;
+import io.sos.spark.connector.source.IngestScanBuilder;
 import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Both sides of the connectors as Spark sees them: rows of ingest volumes to read, a relay to write to. */
-final class ConnectorTable implements SupportsWrite {
-    /** Of what is read. Ids and sequence numbers are the 64 bits of the protocol; event times are as they were sent. */
-    static final StructType SCHEMA = new StructType()
-            .add("stream_id", DataTypes.LongType, false)
-            .add("stream_name", DataTypes.StringType, false)
-            .add("message_id", DataTypes.LongType, false)
-            .add("event_time", DataTypes.LongType, false)
-            .add("key", DataTypes.BinaryType, true)
-            .add("value", DataTypes.BinaryType, false)
-            .add("sequence", DataTypes.LongType, false)
-            .add("received", DataTypes.TimestampType, false);
-
+final class ConnectorTable implements SupportsRead, SupportsWrite {
     @Override
     public String name() {
         return SosConnector.NAME;
     }
 
+    /** Of what is read; what is written may have other columns. */
     @Override
     public StructType schema() {
-        return SCHEMA;
+        return IngestScanBuilder.SCHEMA;
     }
 
     @Override
     public Set<TableCapability> capabilities() {
-        return Set.of(TableCapability.STREAMING_WRITE, TableCapability.BATCH_WRITE, TableCapability.ACCEPT_ANY_SCHEMA);
+        return Set.of(
+                TableCapability.BATCH_READ,
+                TableCapability.MICRO_BATCH_READ,
+                TableCapability.STREAMING_WRITE,
+                TableCapability.BATCH_WRITE,
+                TableCapability.ACCEPT_ANY_SCHEMA);
+    }
+
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+        return new IngestScanBuilder(options.asCaseSensitiveMap());
     }
 
     @Override

@@ -1,6 +1,7 @@
 package io.sos.spark.connector;
 
 import io.sos.spark.connector.sink.SinkOptions;
+import io.sos.spark.connector.source.IngestScanBuilder;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
@@ -20,13 +21,15 @@ public final class SosConnector implements TableProvider, DataSourceRegister {
 
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {
-        return ConnectorTable.SCHEMA;
+        return IngestScanBuilder.SCHEMA;
     }
 
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
         if (SinkOptions.areOfSink(properties)) {
             SinkOptions.of(properties); // so that start() fails, not the first batch
+        } else if (!properties.containsKey("connect")) {
+            IngestScanBuilder.checkNames(properties); // so that load() fails
         }
         return new ConnectorTable();
     }

@@ -1,5 +1,6 @@
 package io.sos.spark.gateway;
 
+import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 
@@ -8,4 +9,18 @@ public interface Content {
     long size();
 
     InputStream open() throws IOException;
+
+    static Content of(byte[] bytes) {
+        return new Content() {
+            @Override
+            public long size() {
+                return bytes.length;
+            }
+
+            @Override
+            public InputStream open() {
+                return new ByteArrayInputStream(bytes);
+            }
+        };
+    }
 }

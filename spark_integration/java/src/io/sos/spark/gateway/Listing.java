@@ -12,12 +12,13 @@ import java.util.List;
 final class Listing {
     private final String path;
     private final List<FileEntry> entries = new ArrayList<>();
-    private String last = "";
+    private String last;
     private long characters;
     private boolean goesOn;
 
-    Listing(String path) {
+    Listing(String path, String after) {
         this.path = path;
+        this.last = after;
     }
 
     List<FileEntry> entries() {

@@ -58,7 +58,12 @@ public final class VolumeClient {
 
     /** The children of a directory, or a file itself. NOT_FOUND. */
     public List<FileEntry> list(String path) throws IOException {
-        Listing listing = new Listing(path);
+        return listAfter(path, "");
+    }
+
+    /** The children of a directory whose names come after this one. NOT_FOUND. */
+    public List<FileEntry> listAfter(String path, String name) throws IOException {
+        Listing listing = new Listing(path, name);
         do {
             Request.List request = new Request.List(path, listing.last(), Limits.LIST_ENTRIES_MAX, epochSeen.get());
             listing.add(ask("list " + path, connection -> {
@@ -79,27 +84,55 @@ public final class VolumeClient {
         int wanted = Math.min(length, Limits.PIECE_BYTES_MAX);
         return ask("read " + path, connection -> {
             connection.send(new Request.Read(path, offset, wanted, modifiedMillis, epochSeen.get()));
-            FileEntry entry = entryOf(path, connection);
-            if (entry.isDirectory() || (modifiedMillis != null && entry.modifiedMillis() != modifiedMillis)) {
+            FileEntry entry = fileOf(path, connection);
+            if (modifiedMillis != null && entry.modifiedMillis() != modifiedMillis) {
                 throw new ProtocolException("answered READ of " + path + " with another file");
             }
             byte[] bytes = new byte[(int) Math.max(0, Math.min(wanted, entry.size() - offset))];
-            int filled = 0;
-            Answer answer;
-            while ((answer = connection.receive()) instanceof Answer.Data data) {
-                int size = data.payload().remaining();
-                if (data.offset() != offset + filled || size > bytes.length - filled) {
-                    throw new ProtocolException("bytes of " + path + " that were not asked for");
-                }
-                data.payload().get(bytes, filled, size);
-                filled += size;
-            }
-            boolean isWhole = filled == bytes.length;
-            if (!(answer instanceof Answer.ReadEnd end) || !isWhole || end.nextOffset() != offset + filled) {
-                throw new ProtocolException("READ of " + path + " ended after " + filled + " of " + bytes.length + " bytes");
-            }
+            fill(path, offset, bytes, 0, bytes.length, connection);
             return new Piece(entry, offset, bytes);
         });
+    }
+
+    /**
+     * The same into an array of the caller's, from {@code start} on: fewer than {@code length} bytes (at most 1 MiB) only at
+     * the end of the file, which is answered as it was then. NOT_FOUND, IS_DIRECTORY, DAMAGED.
+     */
+    public FileEntry readInto(String path, long offset, byte[] bytes, int start, int length) throws IOException {
+        int wanted = Math.min(length, Limits.PIECE_BYTES_MAX);
+        return ask("read " + path, connection -> {
+            connection.send(new Request.Read(path, offset, wanted, null, epochSeen.get()));
+            FileEntry entry = fileOf(path, connection);
+            fill(path, offset, bytes, start, (int) Math.max(0, Math.min(wanted, entry.size() - offset)), connection);
+            return entry;
+        });
+    }
+
+    private static FileEntry fileOf(String path, ServiceConnection connection) throws IOException {
+        FileEntry entry = entryOf(path, connection);
+        if (entry.isDirectory()) {
+            throw new ProtocolException("answered READ of " + path + " with another file");
+        }
+        return entry;
+    }
+
+    /** All that follows the status of a file that is read. */
+    private static void fill(
+            String path, long offset, byte[] bytes, int start, int length, ServiceConnection connection)
+            throws IOException {
+        int filled = 0;
+        Answer answer;
+        while ((answer = connection.receive()) instanceof Answer.Data data) {
+            int size = data.payload().remaining();
+            if (data.offset() != offset + filled || size > length - filled) {
+                throw new ProtocolException("bytes of " + path + " that were not asked for");
+            }
+            data.payload().get(bytes, start + filled, size);
+            filled += size;
+        }
+        if (!(answer instanceof Answer.ReadEnd end) || filled != length || end.nextOffset() != offset + filled) {
+            throw new ProtocolException("READ of " + path + " ended after " + filled + " of " + length + " bytes");
+        }
     }
 
     /** Publishes a whole file, making its parents; durable when this returns. ALREADY_EXISTS, IS_DIRECTORY, NOT_DIRECTORY, FENCED. */

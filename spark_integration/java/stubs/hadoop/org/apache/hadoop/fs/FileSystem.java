@@ -62,6 +62,14 @@ public abstract class FileSystem extends Configured {
 
     public abstract FSDataInputStream open(Path path, int bufferSize) throws IOException;
 
+    public FSDataInputStream open(Path path) throws IOException {
+        throw new AssertionError("a stub");
+    }
+
+    public FSDataOutputStream create(Path path, boolean overwrite) throws IOException {
+        throw new AssertionError("a stub");
+    }
+
     public abstract FSDataOutputStream create(
             Path path, FsPermission permission, boolean overwrite, int bufferSize, short replication, long blockSize,
             Progressable progress) throws IOException;

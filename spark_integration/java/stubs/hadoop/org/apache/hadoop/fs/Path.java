@@ -1,6 +1,8 @@
 package org.apache.hadoop.fs;
 
+import java.io.IOException;
 import java.net.URI;
+import org.apache.hadoop.conf.Configuration;
 
 /** What the shim sees of Hadoop's class of this name. Compiled against where no PySpark is at hand, never shipped. */
 public class Path {
@@ -17,6 +19,10 @@ public class Path {
     }
 
     public Path(String scheme, String authority, String path) {
+        throw new AssertionError("a stub");
+    }
+
+    public FileSystem getFileSystem(Configuration conf) throws IOException {
         throw new AssertionError("a stub");
     }
 

@@ -9,4 +9,8 @@ public class SQLConf {
     public String getConfString(String key, String defaultValue) {
         throw new AssertionError("a stub");
     }
+
+    public String sessionLocalTimeZone() {
+        throw new AssertionError("a stub");
+    }
 }
