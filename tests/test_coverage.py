@@ -87,6 +87,7 @@ CONNECTORS: Final = [
     "connectors/ingest/reader_position.py",
     "connectors/ingest/report.py",
     "connectors/ingest/retention.py",
+    "connectors/registry/claims.py",
 ]
 CONNECTOR_TESTS: Final = [
     f"tests/connectors/{name}.py"
@@ -97,6 +98,7 @@ CONNECTOR_TESTS: Final = [
         "test_wallaroo_vectors",
         "test_wire_document",
         "test_retention",
+        "test_registry",
         "order/test_run_merge",
     ]
 ]

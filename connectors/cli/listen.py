@@ -11,13 +11,14 @@ from click.core import ParameterSource
 
 from connectors.cli.embedded_server import EmbeddedServer, embedded_server
 from connectors.ingest.retention import MessageRetention
-from connectors.listener.serve import ListenSettings, listen
+from connectors.listener.serve import ListenSettings, RegistryPlace, listen
 from connectors.listener.settings import CREDITS, SOURCE_VERSION, ProtocolSettings
 from journal.cli.service_options import journal_settings, service_options, service_settings, volume_opener
 from sos_client.command.output import note
 from sos_client.command.parameters import Age, Size
 from sos_client.command.running import run_async
-from sos_client.net.addresses import parse_address
+from sos_client.net.addresses import parse_address, split_addresses
+from sos_client.wire.names import check_name
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -42,6 +43,11 @@ Examples:
 @click.option("--wallaroo", is_flag=True, help="Defaults as in Wallaroo.")
 @click.option(
     "--credits", type=click.IntRange(1, 1 << 20), default=CREDITS, show_default=True, help="Messages on their way."
+)
+@click.option(
+    "--registry",
+    metavar="VOLUME@HOST:PORT,…",
+    help="A volume, and the journal services that serve it, in which several listeners of one source claim streams.",
 )
 @click.option(
     "--embedded",
@@ -118,4 +124,19 @@ def _settings(options: dict[str, Any]) -> ListenSettings:
         lag_bytes_max=options["reader_lag_max"],
     )
     listen_at = parse_address(options["listen"], what="--listen")
-    return ListenSettings(files=files, listen=listen_at, protocol=protocol, retention=retention)
+    return ListenSettings(
+        files=files,
+        listen=listen_at,
+        protocol=protocol,
+        retention=retention,
+        registry=_registry(options["registry"]),
+    )
+
+
+def _registry(text: str | None) -> RegistryPlace | None:
+    if text is None:
+        return None
+    volume, _, services = text.partition("@")
+    if not split_addresses(services):
+        raise click.UsageError("--registry is VOLUME@HOST:PORT,…: a volume, and where `sos-journal serve` serves it")
+    return RegistryPlace(volume=check_name(volume), services=split_addresses(services))

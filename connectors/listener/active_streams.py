@@ -41,7 +41,13 @@ class ActiveStreams(Generic[OwnerT]):
             del self._owners[stream_id]
             self._streams[owner].discard(stream_id)
 
-    def release_all(self, owner: OwnerT) -> None:
-        """The owner is gone."""
-        for stream_id in self._streams.pop(owner, ()):
+    def release_all(self, owner: OwnerT) -> set[int]:
+        """The owner is gone; what it had."""
+        released = self._streams.pop(owner, set())
+        for stream_id in released:
             del self._owners[stream_id]
+        return released
+
+    def is_taken(self, stream_id: int) -> bool:
+        """Whether somebody has it."""
+        return stream_id in self._owners

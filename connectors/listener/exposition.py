@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from connectors.ingest.ingest_log import IngestLog
     from connectors.listener.sources import Sources
     from connectors.listener.upkeep import Upkeep
+    from connectors.registry.stream_registry import StreamRegistry
+
+    Owned = tuple[IngestLog, Upkeep, StreamRegistry | None]
 
 
 class ListenerCollector(Collector):
     """Of one listener. What is of the volume is missing while it is not ours, which an alert can see."""
 
-    def __init__(self, sources: Sources, volume: Callable[[], tuple[IngestLog, Upkeep] | None]) -> None:
+    def __init__(self, sources: Sources, volume: Callable[[], Owned | None]) -> None:
         self._sources = sources
         self._volume = volume
 
@@ -41,7 +44,7 @@ class ListenerCollector(Collector):
             yield from _of_volume(*owned)
 
 
-def _of_volume(ingest: IngestLog, upkeep: Upkeep) -> Iterable[Metric]:
+def _of_volume(ingest: IngestLog, upkeep: Upkeep, registry: StreamRegistry | None) -> Iterable[Metric]:
     yield CounterMetricFamily("sos_connector_written_bytes", "Bytes of blocks made durable", ingest.bytes_written)
     seconds = HistogramMetricFamily("sos_connector_commit_seconds", "Time for a commit to be durable on k servers")
     commits = ingest.commit_seconds
@@ -60,7 +63,7 @@ def _of_volume(ingest: IngestLog, upkeep: Upkeep) -> Iterable[Metric]:
     yield messages
     yield behind
     waiting = GaugeMetricFamily("sos_connector_waiting", "1 for each who waits, and for whom", labels=["who", "for"])
-    for wait in waits(ingest, upkeep):
+    for wait in waits(ingest, upkeep, registry):
         waiting.add_metric([wait["who"], wait["for"]], 1)
     yield waiting
 

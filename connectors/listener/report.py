@@ -13,10 +13,19 @@ if TYPE_CHECKING:
     from connectors.ingest.ingest_log import IngestLog
     from connectors.listener.sources import Sources
     from connectors.listener.upkeep import Upkeep
+    from connectors.registry.stream_registry import StreamRegistry
 
 
 def listener_report(
-    *, volume: str, epoch: int, now_ms: int, address: str, sources: Sources, ingest: IngestLog, upkeep: Upkeep
+    *,
+    volume: str,
+    epoch: int,
+    now_ms: int,
+    address: str,
+    sources: Sources,
+    ingest: IngestLog,
+    upkeep: Upkeep,
+    registry: StreamRegistry | None = None,
 ) -> dict[str, Any]:
     """All of it, as JSON has it."""
     stored = volume_report(
@@ -37,16 +46,18 @@ def listener_report(
         "keep_bytes": upkeep.retention.size,
         "reader_lag_bytes_max": upkeep.retention.lag_bytes_max,
         "waiting_bytes": ingest.intake.frames_bytes,
-        "waits": waits(ingest, upkeep),
+        "waits": waits(ingest, upkeep, registry),
+        "registry": None if registry is None else {"streams_held": registry.held},
         "connections": [session.report() for session in sources.sessions],
     }
 
 
-def waits(ingest: IngestLog, upkeep: Upkeep) -> list[dict[str, str]]:
+def waits(ingest: IngestLog, upkeep: Upkeep, registry: StreamRegistry | None) -> list[dict[str, str]]:
     """Who waits for whom."""
     found = [
         ("sources", f"the SOS servers: {ingest.waits_for}" if ingest.waits_for else ""),
         ("sources", ingest.held_back),
+        ("streams", registry.waits_for if registry is not None else ""),
         ("retention", f"the SOS servers: {ingest.deletion_waits_for}" if ingest.deletion_waits_for else ""),
     ]
     if not upkeep.readers and ingest.next_sequence:

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import gc
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -22,6 +22,8 @@ from connectors.listener.report import listener_report
 from connectors.listener.reporting_volume import ReportingVolume
 from connectors.listener.sources import Sources, farewell
 from connectors.listener.upkeep import Upkeep
+from connectors.registry.stream_registry import StreamRegistry
+from journal.gateway.client.client import ClientSettings, open_volume
 from journal.service.log_bridge import bridge_logging
 from journal.service.serve import RunningService
 from sos_client.nurseries import background
@@ -38,11 +40,23 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from connectors.listener.settings import ProtocolSettings
+    from journal.gateway.client.client import RemoteVolume
     from journal.service.keeper import OwnedVolume
     from journal.service.serve import OpenVolume, ServeSettings
     from sos_client.net.addresses import Address
 
 _LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
+
+REGISTRY_SECONDS: Final = 10.0
+"""How long a question to the registry may take before `status` says who is waited for. It is asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryPlace:
+    """The volume in which several listeners claim streams, and where it is served. Token and TLS as for the servers."""
+
+    volume: str
+    services: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +67,7 @@ class ListenSettings:
     listen: Address
     protocol: ProtocolSettings
     retention: MessageRetention = field(default_factory=MessageRetention)
+    registry: RegistryPlace | None = None
 
 
 class RunningListener:
@@ -71,7 +86,7 @@ class RunningListener:
             wall_clock=time.time,
         )
         self.sources = Sources(settings.protocol, log, admission)
-        self.owned: tuple[IngestLog, Upkeep] | None = None
+        self.owned: tuple[IngestLog, Upkeep, StreamRegistry | None] | None = None
         """While the volume is this process's."""
         self._drained = trio.Event()
         self._drained_to = ""
@@ -120,7 +135,10 @@ class RunningListener:
 
     @asynccontextmanager
     async def _opened(self, volume: str, unless_above: int | None) -> AsyncIterator[OwnedVolume]:
-        async with self._open_volume(volume, unless_above) as journal, background() as nursery:
+        async with AsyncExitStack() as stack:
+            journal = await stack.enter_async_context(self._open_volume(volume, unless_above))
+            shared = await stack.enter_async_context(self._registry_volume())
+            nursery = await stack.enter_async_context(background())
             ingest = IngestLog(journal, wall_ms=wall_ms)
             await ingest.open()
             self._log.info(
@@ -132,6 +150,11 @@ class RunningListener:
             await upkeep.look()
             nursery.start_soon(ingest.run)
             nursery.start_soon(upkeep.run)
+            registry = None
+            if shared is not None:
+                points = dict(ingest.durable.points)
+                registry = StreamRegistry(shared, listener=volume, epoch=journal.epoch, points=points)
+                nursery.start_soon(registry.run)
 
             def report() -> dict[str, Any]:
                 return listener_report(
@@ -142,14 +165,32 @@ class RunningListener:
                     sources=self.sources,
                     ingest=ingest,
                     upkeep=upkeep,
+                    registry=registry,
                 )
 
-            self.owned = ingest, upkeep
+            self.owned = ingest, upkeep, registry
             try:
-                with self.sources.serving(ingest):
+                with self.sources.serving(ingest, registry):
                     yield cast("OwnedVolume", ReportingVolume(journal, report))
             finally:
                 self.owned = None
+
+    @asynccontextmanager
+    async def _registry_volume(self) -> AsyncIterator[RemoteVolume | None]:
+        place, files = self._settings.registry, self._settings.files
+        if place is None:
+            yield None
+            return
+        async with open_volume(
+            place.services,
+            place.volume,
+            token=files.token,
+            tls=files.authorities,
+            insecure=files.insecure,
+            client_name="sos-connector",
+            settings=ClientSettings(seconds=REGISTRY_SECONDS),
+        ) as shared:
+            yield shared
 
     def _ready(self) -> None:
         gc.freeze()  # what a listener has when it begins, it keeps

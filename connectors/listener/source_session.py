@@ -6,11 +6,13 @@ a peer that does not read costs no more than the list of its streams.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from connectors.ingest.intake import IntakeShare
+from connectors.registry.claims import NOTHING
 from connectors.wire.codec import encode
 from connectors.wire.frames import (
     AckFrame,
@@ -29,16 +31,41 @@ from sos_client.net.plain_stream import PlainStream
 from sos_client.wire.errors import MisuseError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from connectors.ingest.ingest_log import IngestLog
     from connectors.listener.active_streams import ActiveStreams
     from connectors.listener.settings import ProtocolSettings
+    from connectors.registry.stream_registry import StreamRegistry
     from connectors.wire.message_run import MessageRun
 
 FAREWELL_SECONDS: Final = 2.0
 ANSWERS_MAX: Final = 4096
 """Answers that wait to become durable, or to be read: a peer that makes more is not read on."""
+
+
+class GivenUp:
+    """Streams that a connection has no use for any more: told when all of them is durable."""
+
+    def __init__(
+        self,
+        streams: list[int],
+        *,
+        log: IngestLog,
+        active: ActiveStreams[SourceSession],
+        registry: StreamRegistry,
+    ) -> None:
+        self._streams = streams
+        self._log = log
+        self._active = active
+        self._registry = registry
+
+    def durable(self, share: IntakeShare) -> None:
+        """Those that no other connection here has opened meanwhile are for other listeners now."""
+        del share
+        for stream_id in self._streams:
+            if not self._active.is_taken(stream_id):
+                self._registry.free(stream_id, self._log.durable.points.get(stream_id, NOTHING))
 
 
 class SourceSession:
@@ -51,6 +78,7 @@ class SourceSession:
         peer: str,
         log: IngestLog,
         active: ActiveStreams[SourceSession],
+        registry: StreamRegistry | None,
         settings: ProtocolSettings,
         on_greeted: Callable[[HelloFrame], None],
     ) -> None:
@@ -62,6 +90,9 @@ class SourceSession:
         self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
         self._log = log
         self._active = active
+        self._registry = registry
+        self._asked_for = 0  # streams, of the registry
+        self._gone = False
         self._settings = settings
         self._on_greeted = on_greeted
         self._session = ConnectorSession(
@@ -122,6 +153,8 @@ class SourceSession:
             return "room: it is not read until what it has sent is written"
         if self._sending:
             return "the peer, which does not read what it is told"
+        if self._asked_for and self._registry is not None:
+            return self._registry.waits_for or "the stream registry"
         return self._log.stopped_by
 
     async def run(self) -> str:
@@ -139,7 +172,8 @@ class SourceSession:
                         await self._told()
                     nursery.cancel_scope.cancel()
         finally:
-            self._active.release_all(self)
+            self._gone = True
+            self._give_up_streams(self._active.release_all(self))
         await self._say_goodbye()
         return reason
 
@@ -157,7 +191,7 @@ class SourceSession:
         """Now and then: who was refused a stream may ask once more; who gets no credits hears that we are there."""
         if self.hello is None:
             return
-        if self._log.stopped_by:
+        if self._log.stopped_by or self._asked_for:
             self._says_something = True
             self._something_due.set()
         elif self._credits_back:
@@ -270,6 +304,7 @@ class SourceSession:
                 point = self._log.accepted.point_of_reference(stream_id)
                 self._answer(AckFrame(credits=0, points=((stream_id, point),)))
                 self._active.release(stream_id, self)
+                self._give_up_streams([stream_id])
             case _:
                 pass  # ERROR: the connection is over
 
@@ -286,19 +321,45 @@ class SourceSession:
 
     def _open_stream(self, frame: NotifyFrame) -> None:
         """Answered when everything that came of the stream before is durable, from whatever connection."""
-        share, streams = self._log.intake.share_of(self), self._log.accepted
         paid = 1 - (self._session.unpaid_notifications - self._unpaid)
         self._unpaid = self._session.unpaid_notifications
-        is_new = frame.stream_id not in streams.names
-        if (is_new and streams.full) or not self._take_stream(frame.stream_id):
-            self._credits_back += paid  # later: clients ask again as soon as they are acknowledged
-            self._answer(NotifyAckFrame(accepted=False, stream_id=frame.stream_id, point_of_reference=0))
+        is_new = frame.stream_id not in self._log.accepted.names
+        if (is_new and self._log.accepted.full) or not self._take_stream(frame.stream_id):
+            self._refuse_stream(frame.stream_id, paid)
+        elif self._registry is None:
+            self._accept_stream(frame, paid, NOTHING)
+        else:
+            self._asked_for += 1
+            self._registry.hold(frame.stream_id, partial(self._registry_answers, frame, paid))
+
+    def _registry_answers(self, frame: NotifyFrame, paid: int, point: int | None) -> None:
+        """`point`: how far the stream was at another listener; None: another one has it."""
+        self._asked_for -= 1
+        if self._gone:
+            if point is not None:  # nobody heard of it
+                self._give_up_streams([frame.stream_id])
             return
+        if point is None:
+            self._active.release(frame.stream_id, self)
+            self._refuse_stream(frame.stream_id, paid)
+        else:
+            self._accept_stream(frame, paid, point)
+        self._log.wake()
+
+    def _refuse_stream(self, stream_id: int, paid: int) -> None:
+        self._credits_back += paid  # later: clients ask again as soon as they are acknowledged
+        self._answer(NotifyAckFrame(accepted=False, stream_id=stream_id, point_of_reference=0))
+
+    def _accept_stream(self, frame: NotifyFrame, paid: int, point_elsewhere: int) -> None:
+        share, streams = self._log.intake.share_of(self), self._log.accepted
         share.credits += paid
-        if is_new:
+        if frame.stream_id not in streams.names:
             streams.introduce(frame.stream_id, frame.stream_name)
             share.introduced[frame.stream_id] = frame.stream_name
             self._log.intake.add(encode(frame), rows=0)
+        if point_elsewhere > streams.points[frame.stream_id]:  # as if a message without payload had come
+            self._log.intake.add(encode(MessageFrame(frame.stream_id, point_elsewhere)), rows=0)
+            share.points[frame.stream_id] = streams.points[frame.stream_id] = point_elsewhere
         point = streams.point_of_reference(frame.stream_id)
         self._answer(NotifyAckFrame(accepted=True, stream_id=frame.stream_id, point_of_reference=point))
 
@@ -310,8 +371,15 @@ class SourceSession:
         if self.instance is None or owner.instance != self.instance:
             return False
         owner.drop(f"the same program and instance has opened stream {stream_id} on another connection")
-        self._active.release_all(owner)
+        self._give_up_streams(self._active.release_all(owner))
         return self._active.take(stream_id, self) is self
+
+    def _give_up_streams(self, streams: Iterable[int]) -> None:
+        """Others may have them, other listeners, too, once all that came of them is durable."""
+        if self._registry is not None:
+            given_up = GivenUp(list(streams), log=self._log, active=self._active, registry=self._registry)
+            self._log.intake.share_of(given_up)
+            self._log.wake()
 
     def _answer(self, frame: Frame) -> None:
         """Say this when all that was taken before is durable."""

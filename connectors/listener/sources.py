@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from connectors.ingest.ingest_log import IngestLog
     from connectors.listener.admission import SourceAdmission
     from connectors.listener.settings import ProtocolSettings
+    from connectors.registry.stream_registry import StreamRegistry
     from connectors.wire.frames import HelloFrame
     from sos_client.serving.access import Grant
     from sos_client.serving.event_log import EventLog
@@ -47,6 +48,7 @@ class Sources:
         self._admission = admission
         self._log = log
         self._ingest: IngestLog | None = None
+        self._registry: StreamRegistry | None = None
         self._sessions: dict[SourceSession, Pace] = {}
         self._grants: dict[SourceSession, Grant] = {}
         self._active: ActiveStreams[SourceSession] = ActiveStreams()
@@ -68,13 +70,16 @@ class Sources:
         return ((stream_id, session.peer) for stream_id, session in self._active)
 
     @contextmanager
-    def serving(self, ingest: IngestLog) -> Iterator[None]:
-        """In the block, sources are taken; at its end all of them are let go, and connect again."""
-        self._ingest = ingest
+    def serving(self, ingest: IngestLog, registry: StreamRegistry | None = None) -> Iterator[None]:
+        """In the block, sources are taken; at its end all of them are let go, and connect again.
+
+        `registry`: of the streams of several listeners; None: this is the only one.
+        """
+        self._ingest, self._registry = ingest, registry
         try:
             yield
         finally:
-            self._ingest = None
+            self._ingest = self._registry = None
             for session in self._sessions:
                 session.drop("")
 
@@ -112,6 +117,7 @@ class Sources:
             peer=accepted.peer,
             log=self._ingest,
             active=self._active,
+            registry=self._registry,
             settings=self.settings,
             on_greeted=greeted,
         )

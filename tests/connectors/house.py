@@ -13,6 +13,7 @@ from connectors.ingest.ingest_log import IngestLog
 from connectors.listener.admission import SourceAdmission
 from connectors.listener.settings import ProtocolSettings
 from connectors.listener.sources import Sources
+from connectors.registry.stream_registry import StreamRegistry
 from connectors.wire.codec import decode, encode
 from connectors.wire.frames import AckFrame, Frame, HelloFrame, MessageFrame, NotifyAckFrame, NotifyFrame, OkFrame
 from connectors.wire.limits import NOTHING_SEEN
@@ -146,18 +147,28 @@ class House:
 
 @asynccontextmanager
 async def listening(
-    volume: MemoryVolume | None = None, settings: ProtocolSettings = SETTINGS, *, tokens: Path | None = None
+    volume: MemoryVolume | None = None,
+    settings: ProtocolSettings = SETTINGS,
+    *,
+    tokens: Path | None = None,
+    shared: MemoryVolume | None = None,
 ) -> AsyncIterator[House]:
-    """A house whose listener owns the volume during the block."""
+    """A house whose listener owns the volume during the block. `shared`: the registry of several."""
     volume = volume or MemoryVolume("v")
     access = AccessRules(tokens)
     admission = SourceAdmission(volume="v", cookie=settings.cookie, access=access, wall_clock=lambda: 1790000001.0)
     sources = Sources(settings, EventLog(write=lambda _: None), admission)
     ingest = IngestLog(volume, wall_ms=lambda: 1790000001000)
     await ingest.open()
+    registry = None
+    if shared is not None:
+        points = dict(ingest.durable.points)
+        registry = StreamRegistry(shared, listener=ingest._volume.name, epoch=ingest._volume.epoch, points=points)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sources.run)
-        with sources.serving(ingest):
+        if registry is not None:
+            nursery.start_soon(registry.run)
+        with sources.serving(ingest, registry):
             nursery.start_soon(ingest.run)
             yield House(volume, sources, nursery)
         nursery.cancel_scope.cancel()
