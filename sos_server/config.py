@@ -30,6 +30,7 @@ class ServerSection:
     root: Annotated[Path | None, Setting("directory that holds everything the server keeps")] = None
     listen: Annotated[str, Setting("HOST:PORT to serve on; port 0 lets the system choose")] = DEFAULT_LISTEN
     metrics: Annotated[str, Setting("HOST:PORT for Prometheus; empty: no metrics")] = ""
+    web: Annotated[str, Setting("HOST:PORT for the page, /status.json, /readyz, /metrics; empty: none")] = ""
     insecure: Annotated[bool, Setting("listen beyond loopback without TLS and tokens")] = False
     log_level: Annotated[str, Setting("debug, info, warning or error")] = "info"
     shutdown_seconds: Annotated[float, Setting("how long SIGTERM may take", minimum=0.1, maximum=3600)] = 10.0
@@ -93,6 +94,7 @@ class Settings:
     root: Path
     listen: Address
     metrics: Address | None
+    web: Address | None
     tls: TlsFiles | None
     server: ServerSection
     access: AccessSection
@@ -109,6 +111,7 @@ class Flags:
     root: Path | None = None
     listen: str | None = None
     metrics: str | None = None
+    web: str | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tokens: Path | None = None
@@ -132,7 +135,13 @@ def load_settings(flags: Flags) -> Settings:
     home = flags.config.parent if flags.config else Path()
     server: ServerSection = _with_flags(
         _below(home, parts["server"]),
-        {"root": flags.root, "listen": flags.listen, "metrics": flags.metrics, "insecure": flags.insecure},
+        {
+            "root": flags.root,
+            "listen": flags.listen,
+            "metrics": flags.metrics,
+            "web": flags.web,
+            "insecure": flags.insecure,
+        },
     )
     access: AccessSection = _with_flags(
         _below(home, parts["access"]), {"tokens": flags.tokens, "certificate": flags.tls_cert, "key": flags.tls_key}
@@ -147,6 +156,7 @@ def load_settings(flags: Flags) -> Settings:
         root=server.root,
         listen=parse_address(server.listen, what="--listen"),
         metrics=parse_address(server.metrics, what="--metrics") if server.metrics else None,
+        web=parse_address(server.web, what="--web") if server.web else None,
         tls=tls_files(access.certificate, access.key, access.client_authority),
         server=server,
         access=access,

@@ -14,12 +14,13 @@ from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving
 from sos_client.serving.listener import Accepted, Listener, ListenerLimits, allow_connections, check_exposure
-from sos_client.serving.metrics_endpoint import serve_metrics
 from sos_client.serving.parent_pipe import check_pipe
 from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
 from sos_client.serving.serving_metrics import ServingMetrics
 from sos_client.serving.tls import ServerTls
 from sos_client.settings import SettingsError
+from sos_client.web.limits import WEB_CONNECTIONS_MAX
+from sos_client.web.metrics_text import serve_metrics
 from sos_client.wire.codec import encode
 from sos_client.wire.errors import ErrorCode
 from sos_client.wire.messages import Error
@@ -32,6 +33,7 @@ from sos_server.store.settings import StoreSettings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Callable
 
+    from sos_client.net.addresses import Address
     from sos_server.config import Settings
 
 
@@ -70,8 +72,9 @@ class RunningServer:
             not_tls=lambda reason: encode(Error(code=ErrorCode.PROTOCOL, fields={}, message=reason)),
             share_port=share_port,
         )
+        self.traffic = self._service.traffic
         self.registry = CollectorRegistry()
-        self.registry.register(ServerMetrics(store, self._service.traffic, self.listener))
+        self.registry.register(ServerMetrics(store, self.traffic, self.listener))
         self.registry.register(ServingMetrics("sos", self.listener, log))
 
     async def run(self) -> None:
@@ -113,7 +116,7 @@ class RunningServer:
         """What can be changed while the server runs. What cannot is named, and stays as it is until a restart."""
         read = self._load_settings()
         settings = reloaded(self._settings, read)
-        allow_connections(_listener_limits(settings))
+        allow_connections(_listener_limits(settings), besides=WEB_CONNECTIONS_MAX if settings.web else 0)
         if fixed := fixed_changes(self._settings, read):
             self._log.warning("a restart is needed", settings=fixed)
         self._settings = settings
@@ -152,13 +155,14 @@ async def _serve(
     if exit_with_handle is not None:
         check_pipe(exit_with_handle)
     log = EventLog(least=Level[settings.server.log_level.upper()])
-    check_exposure(
-        settings.listen,
-        tls=settings.tls is not None,
-        tokens=settings.access.tokens is not None,
-        insecure=settings.server.insecure,
-    )
-    allow_connections(_listener_limits(settings))
+    for address in filter(None, (settings.listen, settings.web)):
+        check_exposure(
+            address,
+            tls=settings.tls is not None,
+            tokens=settings.access.tokens is not None,
+            insecure=settings.server.insecure,
+        )
+    allow_connections(_listener_limits(settings), besides=WEB_CONNECTIONS_MAX if settings.web else 0)
     access = AccessRules(settings.access.tokens)
     tls = ServerTls(settings.tls) if settings.tls else None
     async with _opened_store(settings, log) as store, trio.open_nursery() as nursery:
@@ -168,6 +172,8 @@ async def _serve(
         if settings.metrics is not None:
             where = await nursery.start(serve_metrics, settings.metrics, server.registry, log)
             log.info("metrics", address=str(where))
+        if settings.web is not None:
+            log.info("web", address=await nursery.start(_serve_web, settings.web, server, store, access, tls, log))
         await end_when_told(
             nursery,
             stop=server.stop,
@@ -180,6 +186,28 @@ async def _serve(
         log.info("serving", address=str(server.listener.address), root=str(settings.root), tls=settings.tls is not None)
         announce_ready(server.listener.address)
     log.info("stopped")
+
+
+async def _serve_web(
+    address: Address,
+    server: RunningServer,
+    store: ObjectStore,
+    access: AccessRules,
+    tls: ServerTls | None,
+    log: EventLog,
+    *,
+    task_status: trio.TaskStatus[str],
+) -> None:
+    """Until cancelled. Imports what only this needs."""
+    from sos_client.web.endpoint import WebEndpoint
+    from sos_server.service.web_source import ServerSource
+
+    source = ServerSource(store, server.traffic, log, address=str(server.listener.address))
+    endpoint = WebEndpoint(address, source, server.registry, access=access, log=log, tls=tls)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(source.run)
+        task_status.started(endpoint.url)
+        await endpoint.serve()
 
 
 @asynccontextmanager

@@ -103,15 +103,22 @@ CONNECTOR_TESTS: Final = [
     ]
 ]
 
+WEB: Final = ["journal/web/outlook.py", "journal/web/query_facts.py", "sos_client/web/sampling.py"]
+WEB_TESTS: Final = [
+    "tests/journal/web/test_outlook.py",
+    "tests/journal/web/test_query_facts.py",
+    "tests/sos_client/web/test_sampling.py",
+]
 
-COVERED_TESTS: Final = [*WIRE_TESTS, *JOURNAL_TESTS, *CONNECTOR_TESTS]
+
+COVERED_TESTS: Final = [*WIRE_TESTS, *JOURNAL_TESTS, *CONNECTOR_TESTS, *WEB_TESTS]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("modules", "tests"),
-    [(WIRE, WIRE_TESTS), (JOURNAL, JOURNAL_TESTS), (CONNECTORS, CONNECTOR_TESTS)],
-    ids=["wire protocol", "journal", "connectors"],
+    [(WIRE, WIRE_TESTS), (JOURNAL, JOURNAL_TESTS), (CONNECTORS, CONNECTOR_TESTS), (WEB, WEB_TESTS)],
+    ids=["wire protocol", "journal", "connectors", "web"],
 )
 def test_the_pure_modules_are_covered(modules: list[str], tests: list[str], tmp_path: Path) -> None:
     def coverage(*arguments: str) -> subprocess.CompletedProcess[str]:

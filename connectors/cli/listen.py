@@ -13,7 +13,7 @@ from connectors.cli.embedded_server import EmbeddedServer, embedded_server
 from connectors.ingest.retention import MessageRetention
 from connectors.listener.serve import ListenSettings, RegistryPlace, listen
 from connectors.listener.settings import CREDITS, SOURCE_VERSION, ProtocolSettings
-from journal.cli.service_options import journal_settings, service_options, service_settings, volume_opener
+from journal.cli.service_options import journal_settings, service_options, service_settings, volume_opener, web_server
 from sos_client.command.output import note
 from sos_client.command.parameters import Age, Size
 from sos_client.command.running import run_async
@@ -93,7 +93,7 @@ def listen_command(**options: Any) -> None:
         if options["embedded"]:
             settings = replace(settings, files=replace(settings.files, token=server.token, authorities=None))
         opener = volume_opener(settings.files, journal_settings(options), create=options["create"])
-        run_async(listen, settings, opener)
+        run_async(listen, settings, opener, web_server(settings.files))
 
 
 def _embedded(options: dict[str, Any]) -> AbstractContextManager[EmbeddedServer]:

@@ -6,11 +6,11 @@ The volume is taken over as `sos-journal serve` takes one over, a standby includ
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
@@ -35,14 +35,15 @@ from sos_client.serving.parent_pipe import check_pipe
 from sos_client.serving.running import announce, end_when_told, kept_hangups
 from sos_client.serving.tls import ServerTls
 from sos_client.settings import SettingsError
+from sos_client.web.limits import WEB_CONNECTIONS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from connectors.listener.settings import ProtocolSettings
     from journal.gateway.client.client import RemoteVolume
     from journal.service.keeper import OwnedVolume
-    from journal.service.serve import OpenVolume, ServeSettings
+    from journal.service.serve import OpenVolume, ServeSettings, ServeWeb
     from sos_client.net.addresses import Address
 
 _LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
@@ -88,6 +89,7 @@ class RunningListener:
         self.sources = Sources(settings.protocol, log, admission)
         self.owned: tuple[IngestLog, Upkeep, StreamRegistry | None] | None = None
         """While the volume is this process's."""
+        self._report: Callable[[], dict[str, Any]] | None = None
         self._drained = trio.Event()
         self._drained_to = ""
         self._tls = ServerTls(settings.files.tls) if settings.files.tls else None
@@ -115,6 +117,10 @@ class RunningListener:
         self.listener.stop()
         await self.sources.stop(address)
         await self.service.stop()
+
+    def report(self) -> dict[str, Any] | None:
+        """For the page; None while the volume is not this process's."""
+        return None if self._report is None else self._report()
 
     def _drain(self, address: str) -> None:
         self._drained_to = address
@@ -169,11 +175,12 @@ class RunningListener:
                 )
 
             self.owned = ingest, upkeep, registry
+            self._report = report
             try:
                 with self.sources.serving(ingest, registry):
                     yield cast("OwnedVolume", ReportingVolume(journal, report))
             finally:
-                self.owned = None
+                self.owned = self._report = None
 
     @asynccontextmanager
     async def _registry_volume(self) -> AsyncIterator[RemoteVolume | None]:
@@ -204,8 +211,8 @@ async def _serve_metrics(
     """Imports what only this needs, a tenth of a start."""
     from connectors.listener.exposition import ListenerCollector
     from journal.service.exposition import registry_of
-    from sos_client.serving.metrics_endpoint import serve_metrics
     from sos_client.serving.serving_metrics import ServingMetrics
+    from sos_client.web.metrics_text import serve_metrics
 
     registry = registry_of(running.service.metrics, running.service.keepers)
     registry.register(ServingMetrics("sos_journal", running.service.listener, log))
@@ -218,8 +225,11 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def listen(settings: ListenSettings, open_volume: OpenVolume) -> None:
-    """Serve until told to stop. SettingsError or JournalError (in a group) when it cannot begin."""
+async def listen(settings: ListenSettings, open_volume: OpenVolume, serve_web: ServeWeb | None = None) -> None:
+    """Serve until told to stop. SettingsError or JournalError (in a group) when it cannot begin.
+
+    `serve_web` serves the page, if the settings name an address for it.
+    """
     tune_for_serving()
     files = settings.files
     log = EventLog(least=Level[files.log_level.upper()])
@@ -228,7 +238,8 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume) -> None:
         check_exposure(address, tls=files.tls is not None, tokens=files.tokens is not None, insecure=files.insecure)
     if files.exit_with_handle is not None:
         check_pipe(files.exit_with_handle)
-    allow_connections(dataclasses.replace(_LIMITS, connections_max=2 * _LIMITS.connections_max))  # files', too
+    pages = WEB_CONNECTIONS_MAX if files.web else 0
+    allow_connections(_LIMITS, besides=_LIMITS.connections_max + pages)  # those of the files' listener
     with kept_hangups() as hangups:
         running = RunningListener(settings, log, open_volume)
         async with trio.open_nursery() as nursery:
@@ -243,6 +254,9 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume) -> None:
             if files.metrics is not None:
                 where = await nursery.start(_serve_metrics, files.metrics, running, log)
                 log.info("metrics", address=str(where))
+            if files.web is not None and serve_web is not None:
+                web = partial(serve_web, files, running.service, log, connectors=running.report)
+                log.info("web", address=await nursery.start(web))
             log.info("listening", address=str(running.listener.address), files=str(running.service.listener.address))
             await running.run()
             nursery.cancel_scope.cancel()

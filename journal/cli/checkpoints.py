@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.checkpoint.checks import Diagnosis, Severity, diagnose, wanted_contents
-from journal.checkpoint.layout import LOG_BYTES_MAX, arrange, find_checkpoints
-from journal.cli.locations import Location
-from journal.files.plain_directory import PlannedFile
+from journal.checkpoint.checks import Diagnosis, Severity
+from journal.files.diagnosing import diagnoses as found_at
 from sos_client.command.output import BAD, DOUBTFUL, GOOD
 from sos_client.printable import printable
 from sos_client.wire.errors import ExitCode
 
 if TYPE_CHECKING:
+    from journal.cli.locations import Location
     from journal.cli.views import View
 
 COLOUR_OF = {Severity.OK: GOOD, Severity.NOTE: GOOD, Severity.WARNING: DOUBTFUL, Severity.FAILURE: BAD}
@@ -28,28 +27,7 @@ EXIT_OF = {
 
 async def diagnoses(view: View, location: Location) -> dict[str, Diagnosis]:
     """Each checkpoint at or below a path, with what is wrong with it."""
-    path = location.path
-    statuses = [status async for status in view.walk(path) if not status.is_directory]
-    found = {}
-    for root in find_checkpoints(status.path for status in statuses):
-        if "/state/" in f"/{root}/" or (path and not f"{root}/".startswith(f"{path}/")):
-            continue
-        checkpoint = arrange(root, statuses)
-        wanted = [
-            PlannedFile(status=checkpoint.files[name], relative=name)
-            for name in wanted_contents(checkpoint)
-            if checkpoint.files[name].size <= LOG_BYTES_MAX
-        ]
-        home = str(Location(volume=location.volume, path=root)).removesuffix("/")
-        found[root] = diagnose(checkpoint, await _contents(view, wanted), home=home)
-    return found
-
-
-async def _contents(view: View, files: list[PlannedFile]) -> dict[str, bytes]:
-    contents: dict[str, bytes] = {}
-    for group in view.groups(files):
-        contents |= {file.relative: data for file, data in zip(group, await view.read_group(group), strict=True)}
-    return contents
+    return await found_at(view, location.volume, location.path)
 
 
 def print_diagnosis(root: str, diagnosis: Diagnosis) -> None:

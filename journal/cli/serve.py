@@ -8,7 +8,13 @@ from typing import Any, Final
 import click
 import trio
 
-from journal.cli.service_options import journal_settings, service_options, service_settings, volume_opener
+from journal.cli.service_options import (
+    journal_settings,
+    service_options,
+    service_settings,
+    volume_opener,
+    web_server,
+)
 from journal.service.serve import serve
 from sos_client.command.running import run_async
 from sos_client.command.serving import SHARE_PORT_OPTION
@@ -44,7 +50,8 @@ def serve_command(**options: Any) -> None:
     if options["supervise"]:
         sys.exit(_supervised(options))
     settings = service_settings(options, volumes=options["volumes"], listen=options["listen"])
-    run_async(serve, settings, volume_opener(settings, journal_settings(options), create=options["create"]))
+    opener = volume_opener(settings, journal_settings(options), create=options["create"])
+    run_async(serve, settings, opener, web_server(settings))
 
 
 def _supervised(options: dict[str, Any]) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from journal.service.serve import OpenVolume
+    from journal.service.serve import OpenVolume, ServeWeb
     from sos_client.command.connecting import Verb
 
 _OPTIONS: Final = (
@@ -92,6 +92,7 @@ def service_settings(
         share_port=options.get("share_port", False),
         advertise=options["advertise"],
         metrics=parse_address(metrics, what="--metrics") if metrics else None,
+        web=parse_address(options["web"], what="--web") if options["web"] else None,
         tls=tls_files(options["tls_cert"], options["tls_key"]),
         tokens=options["tokens"],
         insecure=options["insecure"],
@@ -101,6 +102,15 @@ def service_settings(
         exit_with_handle=options["exit_with_fd"],
         log_level=options["log_level"],
     )
+
+
+def web_server(settings: ServeSettings) -> ServeWeb | None:
+    """What serves the page, if it is wanted. Imports what only this needs, a tenth of a start."""
+    if settings.web is None:
+        return None
+    from journal.web.serving import serve_web
+
+    return serve_web
 
 
 def journal_settings(options: dict[str, Any]) -> JournalSettings:

@@ -125,6 +125,16 @@ class VolumeKeeper:
             raise self._absent
         return self._volume
 
+    @property
+    def owned_volume(self) -> OwnedVolume | None:
+        """The volume while it is ours."""
+        return self._volume
+
+    @property
+    def absence(self) -> str:
+        """Why it is not, in words."""
+        return self._absent.message
+
     async def settle(self) -> None:
         """Return when it is known who has the volume, which `owned` then says, or after a bounded time."""
         if self._volume is None and self.failure is None:

@@ -31,16 +31,18 @@ from sos_client.serving.parent_pipe import check_pipe
 from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
 from sos_client.serving.tls import ServerTls, TlsFiles
 from sos_client.settings import SettingsError
+from sos_client.web.limits import WEB_CONNECTIONS_MAX
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from journal.service.keeper import OwnedVolume
     from sos_client.net.addresses import Address
 
+    ServeWeb = Callable[..., Awaitable[None]]
     OpenVolume = Callable[[str, int | None], AbstractAsyncContextManager[OwnedVolume]]
 
 _LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
@@ -57,6 +59,7 @@ class ServeSettings:
     share_port: bool = False
     advertise: str = ""  # what other services tell clients; the listening address if empty
     metrics: Address | None = None
+    web: Address | None = None
     tls: TlsFiles | None = None
     tokens: Path | None = None
     insecure: bool = False
@@ -73,12 +76,12 @@ class RunningService:
     def __init__(self, settings: ServeSettings, log: EventLog, open_volume: OpenVolume) -> None:
         """Reads tokens and certificates and binds the address; SettingsError when anything of it is wrong."""
         self._log = log
-        self._access = AccessRules(settings.tokens)
-        self._tls = ServerTls(settings.tls) if settings.tls else None
+        self.access = AccessRules(settings.tokens)
+        self.tls = ServerTls(settings.tls) if settings.tls else None
         self.listener = Listener(
             settings.listen,
             limits=_LIMITS,
-            tls=self._tls,
+            tls=self.tls,
             log=log,
             too_many=lambda what: farewell(JournalCode.LIMIT, f"all {what} of this service are in use; try again"),
             not_tls=lambda reason: farewell(JournalCode.PROTOCOL, reason),
@@ -102,7 +105,7 @@ class RunningService:
         self.gateway = Gateway(
             GatewaySurroundings(
                 volumes=VolumeKeepers(self.keepers),
-                access=self._access,
+                access=self.access,
                 log=log,
                 metrics=self.metrics,
                 identity=os.urandom(INSTANCE_BYTES),
@@ -130,7 +133,7 @@ class RunningService:
 
     def reload(self) -> None:
         """Tokens and certificates again. What is not in order is reported, and stays as it was."""
-        for what, load in (("tokens", self._access.reload), ("TLS", self._tls.reload if self._tls else None)):
+        for what, load in (("tokens", self.access.reload), ("TLS", self.tls.reload if self.tls else None)):
             if load is None:
                 continue
             try:
@@ -149,8 +152,11 @@ class RunningService:
         ready()
 
 
-async def serve(settings: ServeSettings, open_volume: OpenVolume) -> None:
-    """Serve until told to stop. SettingsError or JournalError (in a group) when it cannot begin."""
+async def serve(settings: ServeSettings, open_volume: OpenVolume, serve_web: ServeWeb | None = None) -> None:
+    """Serve until told to stop. SettingsError or JournalError (in a group) when it cannot begin.
+
+    `serve_web` serves the page, if the settings name an address for it.
+    """
     tune_for_serving()
     log = EventLog(least=Level[settings.log_level.upper()])
     bridge_logging(log)
@@ -162,7 +168,7 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume) -> None:
     )
     if settings.exit_with_handle is not None:
         check_pipe(settings.exit_with_handle)
-    allow_connections(_LIMITS)
+    allow_connections(_LIMITS, besides=WEB_CONNECTIONS_MAX if settings.web else 0)
     with kept_hangups() as hangups:
         service = RunningService(settings, log, open_volume)
         async with trio.open_nursery() as nursery:
@@ -177,6 +183,8 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume) -> None:
             if settings.metrics is not None:
                 where = await nursery.start(serve_metrics_of, settings.metrics, service, log)
                 log.info("metrics", address=str(where))
+            if settings.web is not None and serve_web is not None:
+                log.info("web", address=await nursery.start(serve_web, settings, service, log))
             address = service.listener.address
             log.info("serving", address=str(address), volumes=settings.volumes, tls=settings.tls is not None)
 
@@ -193,8 +201,8 @@ async def serve_metrics_of(
 ) -> None:
     """Imports what only this needs, a tenth of a start."""
     from journal.service.exposition import registry_of
-    from sos_client.serving.metrics_endpoint import serve_metrics
     from sos_client.serving.serving_metrics import ServingMetrics
+    from sos_client.web.metrics_text import serve_metrics
 
     registry = registry_of(service.metrics, service.keepers)
     registry.register(ServingMetrics("sos_journal", service.listener, log))

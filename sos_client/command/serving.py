@@ -10,6 +10,7 @@ from sos_client.command.parameters import FILE
 
 SERVING_OPTIONS: Final = (
     click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there."),
+    click.option("--web", metavar="HOST:PORT", help="Serve the page, /status.json, /readyz and /metrics there."),
     click.option("--tls-cert", type=FILE, help="Certificate chain for clients (PEM)."),
     click.option("--tls-key", type=FILE, help="Its private key (PEM)."),
     click.option("--tokens", type=FILE, help="Tokens of clients; see `sos-server token`."),

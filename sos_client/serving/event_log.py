@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import Final
 
 from sos_client.printable import printable
+from sos_client.serving.recent_events import RecentEvents
 from sos_client.serving.stderr_lines import StderrLines
 
 Write = Callable[[str], object]
@@ -84,6 +85,7 @@ class EventLog:
         """Dropped because nobody took them."""
         self.lines_left_out = 0
         """Of warnings and refusals beyond their bounds."""
+        self.recent = RecentEvents()
         self._write = write or StderrLines()
         self._clock = clock
         self._lost_untold = 0
@@ -115,9 +117,9 @@ class EventLog:
         for bound in bounds:
             if left_out := bound.ended(now):
                 what = "warnings left out" if level is Level.WARNING else "refusals left out"
-                self._line(level, what, {"count": left_out})
+                self._line(level, what, {"count": left_out}, is_refusal=level is Level.AUDIT)
         if all(bound.takes(host) for bound in bounds):
-            self._line(level, event, fields)
+            self._line(level, event, fields, is_refusal=level is Level.AUDIT)
         else:
             self.lines_left_out += 1
 
@@ -133,7 +135,9 @@ class EventLog:
         """Who did something that others must be able to find out later."""
         self._line(Level.AUDIT, event, fields)
 
-    def _line(self, level: Level, event: str, fields: dict[str, object]) -> None:
+    def _line(self, level: Level, event: str, fields: dict[str, object], *, is_refusal: bool = False) -> None:
+        if level >= Level.WARNING and not is_refusal:
+            self.recent.add(self._clock(), level.name.lower(), event, fields)
         if self._lost_untold and self._write(self._text(Level.WARNING, "lines lost", {"count": self._lost_untold})):
             self._lost_untold = 0
         if self._lost_untold or self._write(self._text(level, event, fields)) is False:

@@ -107,9 +107,12 @@ def check_exposure(address: Address, *, tls: bool, tokens: bool, insecure: bool)
     )
 
 
-def allow_connections(limits: ListenerLimits) -> None:
-    """Raise this process's limit of open files to what the connections need; SettingsError when that is forbidden."""
-    wanted = limits.connections_max + SPARE_HANDLES
+def allow_connections(limits: ListenerLimits, *, besides: int = 0) -> None:
+    """Raise this process's limit of open files to what the connections need; SettingsError when that is forbidden.
+
+    `besides`: connections of other listeners of this process.
+    """
+    wanted = limits.connections_max + besides + SPARE_HANDLES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         if hard != resource.RLIM_INFINITY and hard < wanted:

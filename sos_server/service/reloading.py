@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sos_server.config import Settings
 
 FIXED: Final = {
-    "server": {"root", "listen", "metrics", "insecure"},
+    "server": {"root", "listen", "metrics", "web", "insecure"},
     "storage": {"log_bytes_max", "accept_log_damage"},
 }
 """Settings that hold from start to end."""
@@ -47,4 +47,5 @@ def reloaded(old: Settings, new: Settings) -> Settings:
     if any(name.startswith("access.") for name in fixed_changes(old, new)):
         access = old
     kept["access"] = access.access
-    return dataclasses.replace(new, root=old.root, listen=old.listen, metrics=old.metrics, tls=access.tls, **kept)
+    fixed: dict[str, Any] = {name: getattr(old, name) for name in ("root", "listen", "metrics", "web")}
+    return dataclasses.replace(new, tls=access.tls, **fixed, **kept)

@@ -94,6 +94,11 @@ class CommitLog:
         self._failure: OSError | None = None
         """Of the batch in flight, which was tried on the spot: what to do now takes other files, and time."""
 
+    @property
+    def in_flight(self) -> object:
+        """What is being written and synced now, if anything: another one each time."""
+        return self._in_flight
+
     async def wait_room(self) -> None:
         """Return when a batch has been closed (the next has room) or decided (its appenders have advanced)."""
         if self._room is None:

@@ -1,4 +1,4 @@
-"""Sockets: the plain stream, the listener with its limits and TLS, the pace, the log and the scrapes."""
+"""Sockets: the plain stream, the listener with its limits and TLS, the pace, the log."""
 
 from __future__ import annotations
 
@@ -13,26 +13,19 @@ import trio
 import trio.testing
 import trustme
 from cryptography.hazmat.primitives import serialization
-from prometheus_client import CollectorRegistry, Counter
-from prometheus_client.core import CounterMetricFamily
-from prometheus_client.registry import Collector
 
 from sos_client.net.addresses import Address
 from sos_client.net.plain_stream import PlainStream
-from sos_client.serving import metrics_endpoint
 from sos_client.serving.containment import SharedStateError
 from sos_client.serving.event_log import EventLog
 from sos_client.serving.listener import PRESSED_SECONDS, Accepted, Converse, Listener, ListenerLimits
-from sos_client.serving.metrics_endpoint import SCRAPES_MAX, serve_metrics
 from sos_client.serving.pace import Pace, PaceLimits
 from sos_client.serving.tls import ServerTls, TlsFiles
 from sos_client.settings import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
-
-    from prometheus_client.core import Metric
 
 HERE = Address(host="127.0.0.1", port=0)
 
@@ -345,53 +338,3 @@ def test_the_pace_asks_only_who_owes() -> None:
     assert not pace.too_slow(140, owing=True)
     assert not pace.too_slow(149, owing=True)
     assert pace.too_slow(150, owing=True)
-
-
-async def test_scrapes() -> None:
-    registry = CollectorRegistry()
-    Counter("cakes", "baked", registry=registry).inc(5)
-    async with trio.open_nursery() as nursery:
-        address: Address = await nursery.start(serve_metrics, HERE, registry, silent_log())
-        for request, answer in [
-            (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"cakes_total 5.0"),
-            (b"GET / HTTP/1.1\r\n\r\n", b"404"),
-            (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
-            (b"\x00" * 9000, b"400"),
-        ]:
-            stream = await trio.open_tcp_stream("127.0.0.1", address.port)
-            await stream.send_all(request)
-            received = b"".join([part async for part in stream])
-            assert answer in received
-        nursery.cancel_scope.cancel()
-
-
-async def scrape(address: Address) -> bytes:
-    stream = await trio.open_tcp_stream("127.0.0.1", address.port)
-    await stream.send_all(b"GET /metrics HTTP/1.1\r\n\r\n")
-    return b"".join([part async for part in stream])
-
-
-async def test_a_scrape_is_answered_although_others_hold_every_connection_and_costs_little_when_repeated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(metrics_endpoint, "PRESSED_SECONDS", 0.0)
-    collected = 0
-
-    class Counting(Collector):
-        def collect(self) -> Iterable[Metric]:
-            nonlocal collected
-            collected += 1
-            yield CounterMetricFamily("scrapes", "Counted.", collected)
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Counting())
-    collected = 0
-    async with trio.open_nursery() as nursery:
-        address: Address = await nursery.start(serve_metrics, HERE, registry, silent_log())
-        silent = [await trio.open_tcp_stream("127.0.0.1", address.port) for _ in range(SCRAPES_MAX)]
-        for _ in range(3):
-            assert b"scrapes_total 1.0" in await scrape(address)
-        assert collected == 1
-        nursery.cancel_scope.cancel()
-    for stream in silent:
-        await stream.aclose()
