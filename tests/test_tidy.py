@@ -28,7 +28,7 @@ MAY_IMPORT = {
 # Folders show the layers: what each may import beside itself, as a folder (without those in it) or one module.
 # docs/design.md has the picture. A folder that is not named here is held by MAY_IMPORT only.
 _BASE = ("journal", "sos_client.wire")
-_RECORDS = (*_BASE, "journal.records", "sos_client", "sos_client.net")
+_RECORDS = (*_BASE, "journal.records", "sos_client", "sos_client.net", "sos_client.serving.event_log")
 _IMAGE = (*_RECORDS, "journal.image")
 _COPIES = (*_IMAGE, "journal.disk", "journal.checkpoint", "journal.copies", "sos_client.serving")
 _TAKEOVER = (*_COPIES, "journal.takeover")

@@ -24,11 +24,9 @@ from connectors.listener.sources import Sources, farewell
 from connectors.listener.upkeep import Upkeep
 from connectors.registry.stream_registry import StreamRegistry
 from journal.gateway.client.client import ClientSettings, open_volume
-from journal.service.log_bridge import bridge_logging
 from journal.service.serve import RunningService
 from sos_client.nurseries import background
 from sos_client.serving.access import AccessRules
-from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.interpreter import tune_for_serving
 from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
 from sos_client.serving.parent_pipe import check_pipe
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from journal.service.keeper import OwnedVolume
     from journal.service.serve import OpenVolume, ServeSettings, ServeWeb
     from sos_client.net.addresses import Address
+    from sos_client.serving.event_log import EventLog
 
 _LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
 
@@ -232,8 +231,7 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume, serve_web: S
     """
     tune_for_serving()
     files = settings.files
-    log = EventLog(least=Level[files.log_level.upper()])
-    bridge_logging(log)
+    log = files.log
     for address in (files.listen, settings.listen):
         check_exposure(address, tls=files.tls is not None, tokens=files.tokens is not None, insecure=files.insecure)
     if files.exit_with_handle is not None:

@@ -19,6 +19,7 @@ from sos_client.command.parameters import DIRECTORY, AddressList, Age, Size
 from sos_client.command.serving import LOG_LEVEL_OPTION, SERVING_OPTIONS
 from sos_client.credentials import tls_context, token_of
 from sos_client.net.addresses import parse_address
+from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.tls import tls_files
 from sos_client.wire.names import check_name
 
@@ -100,7 +101,7 @@ def service_settings(
         token=token_of(options["token_file"]),
         authorities=tls_context(options["tls_ca"], wanted=options["tls"]),
         exit_with_handle=options["exit_with_fd"],
-        log_level=options["log_level"],
+        log=EventLog(least=Level[options["log_level"].upper()]),
     )
 
 
@@ -126,7 +127,9 @@ def volume_opener(settings: ServeSettings, writing: JournalSettings, *, create: 
     """How a service opens a volume; with `create`, one that no server has yet is made."""
     encrypted = settings.insecure or settings.authorities is not None
     check_token_stays(settings.servers, token=settings.token, encrypted=encrypted)
-    surroundings = Surroundings(token=settings.token, tls=settings.authorities, insecure=settings.insecure)
+    surroundings = Surroundings(
+        token=settings.token, tls=settings.authorities, insecure=settings.insecure, log=settings.log
+    )
 
     def take_over(volume: str, unless_above: int | None) -> AbstractAsyncContextManager[Journal]:
         return open_journal(

@@ -8,7 +8,6 @@ Does not belong here: what the bytes mean.
 from __future__ import annotations
 
 import errno
-import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
     from journal.disk.disk import Disk, File
     from journal.records.log_tail import LogTail
+    from sos_client.serving.event_log import EventLog
 
-_LOG: Final = logging.getLogger("journal.local")
 FETCHED: Final = "fetched"  # beside the segments: ranges of segments that are not here as a whole
 _BATCH_BYTES: Final = 4 << 20
 _GATHER_SECONDS: Final = 0.01
@@ -39,7 +38,8 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 class LocalLog:
     """One directory for one volume. `disk` None: nothing is kept, everything is read from members."""
 
-    def __init__(self, disk: Disk | None) -> None:
+    def __init__(self, disk: Disk | None, log: EventLog) -> None:
+        self._log = log
         self.copy = None if disk is None else DirectoryCopy(disk, label="the local copy", folder="")
         self._disk = disk
         self._writing: tuple[str, File] | None = None  # the segment that grows
@@ -134,7 +134,7 @@ class LocalLog:
         try:
             return sorted(await self.copy.list())
         except JournalError as error:
-            _LOG.warning("%s", error)
+            self._log.warning("the local copy cannot be listed", error=str(error))
             return []
 
     def close(self) -> None:
@@ -152,7 +152,9 @@ class LocalLog:
                 self._writing = (name, await self._open(name))
             await self._writing[1].write(offset, [data])
         except OSError as error:
-            _LOG.warning("the local copy of %s is given up: %s; it is read from members instead", name, error)
+            self._log.warning(
+                "the local copy of a segment is given up: it is read from members", object=name, error=str(error)
+            )
             await self.forget(name)
             self._broken.add(name)
             await self._make_room(error)
@@ -170,7 +172,7 @@ class LocalLog:
             try:
                 await self._disk.unlink(path)
             except OSError as failure:
-                _LOG.warning("%s cannot be removed from the local copy: %s", path, failure)
+                self._log.warning("something cannot be removed from the local copy", path=path, error=str(failure))
 
     async def _write_at(self, path: str, offset: int, data: bytes) -> None:
         file = await self._open(path)
@@ -189,7 +191,7 @@ class LocalLog:
 
 
 @asynccontextmanager
-async def open_local_log(directory: Path | Disk | None, volume: str) -> AsyncIterator[LocalLog]:
+async def open_local_log(directory: Path | Disk | None, volume: str, log: EventLog) -> AsyncIterator[LocalLog]:
     """The local copy in `directory/volume`, locked; a Disk given is taken as it is. UnavailableError (LOCKED).
 
     None: no local copy is kept.
@@ -205,6 +207,6 @@ async def open_local_log(directory: Path | Disk | None, volume: str) -> AsyncIte
         except DiskLockedError as error:
             message = f"another process uses the local copy of volume {volume}; one service owns it"
             raise UnavailableError(JournalCode.LOCKED, message) from error
-        log = LocalLog(disk)
-        stack.callback(log.close)
-        yield log
+        local = LocalLog(disk, log)
+        stack.callback(local.close)
+        yield local

@@ -8,7 +8,6 @@ retention.py's to say. Nothing here holds up a write: what fails is tried again 
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -35,12 +34,11 @@ if TYPE_CHECKING:
     from journal.owner.journal import Journal
     from journal.owner.replica import Replica
 
-_LOG: Final = logging.getLogger("journal.housekeeping")
 _WAITING_MAX: Final = 2  # rolls whose images wait: each is a copy of the tree, and a later one makes up for an earlier
 _LOOK_SECONDS: Final = 10.0  # how often it is seen whether a segment has become old
 _JUMPED: Final = (
-    "the wall clock jumped by %+.1f s: times of files go on as if it had not, and come nearer to it by half of the "
-    "time that passes from now on; nothing grows old by it; set the clock right if it is wrong now"
+    "times of files go on as if it had not, and come nearer to it by half of the time that passes from now on; nothing "
+    "grows old by it; set the clock right if it is wrong now"
 )
 
 
@@ -49,6 +47,7 @@ class Housekeeping:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._log = journal.surroundings.log
         self._proposed = 0, 0  # how far the next header may trim, and the moment whose image that rests on
         self._boundaries: dict[int, Boundary] = {}  # where images can be had from
         self._step = 0, 0, 0  # what a segment was begun for while nothing was written
@@ -100,20 +99,22 @@ class Housekeeping:
             try:
                 await self._deal_with(image, lived_ms)
             except (SosError, JournalError) as error:
-                _LOG.warning("housekeeping at LSN %d is put off: %s", image.lsn, error)
+                self._log.warning("housekeeping is put off", lsn=image.lsn, error=str(error))
 
     async def _grow_old(self) -> None:
         """A volume in which little is written rolls by time, too: else its past would never end. Watch the clock."""
         log, seconds = self._journal.log, self.retention.seconds
         behind_ms = log.clock_jump_ms()
         if behind_ms:  # it was set back, or more than 1,000 records a second were written just before
-            _LOG.error("the volume's clock is %.1f s ahead of this machine's: it waits for it", -behind_ms / 1000)
+            self._log.error(
+                "the volume's clock is ahead of this machine's, and waits for it", seconds=-behind_ms / 1000
+            )
         while True:
             await trio.sleep(_LOOK_SECONDS)
             await self._look_back_early()
             jump_ms = log.clock_jump_ms()
             if jump_ms:
-                _LOG.error(_JUMPED, jump_ms / 1000)
+                self._log.error("the wall clock jumped", seconds=jump_ms / 1000, meaning=_JUMPED)
             age_ms = log.lived_ms() - log.segment_lived_ms
             quiet = log.has_content and log.acknowledged.lsn == log.end and not log.acknowledged.stopped
             is_old = seconds and age_ms >= seconds * 1000 // 4
@@ -192,7 +193,7 @@ class Housekeeping:
         try:
             await self._look_back()
         except (SosError, JournalError) as error:
-            _LOG.warning("what earlier owners have left could not be looked at: %s", error)
+            self._log.warning("what earlier owners have left could not be looked at", error=str(error))
 
     async def _resolved(self, boundary: Boundary | None) -> Boundary | None:
         if boundary is None:
@@ -244,7 +245,9 @@ class Housekeeping:
         try:
             await filling.snapshot(name, data)
         except (SosError, JournalError) as error:
-            _LOG.warning("%s has not taken the index snapshot %s: %s", replica.member, name, error)
+            self._log.warning(
+                "a member has not taken an index snapshot", member=replica.member, object=name, error=str(error)
+            )
             return False
         return True
 
@@ -273,7 +276,7 @@ class Housekeeping:
             try:
                 await self._delete_on(replica, kept, past.lsn)
             except (SosError, JournalError) as error:
-                _LOG.warning("%s could not be cleaned: %s", replica.member, error)
+                self._log.warning("a member could not be cleaned", member=replica.member, error=str(error))
 
     async def _delete_on(self, replica: Replica, kept: list[str], before: int) -> None:
         filling = self._filling(replica)

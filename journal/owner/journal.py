@@ -431,7 +431,7 @@ async def open_journal(
     it), LOCKED. When the block ends, what is not acknowledged may or may not be kept.
     """
     settings, surroundings = settings or JournalSettings(), surroundings or Surroundings()
-    async with open_local_log(directory, volume) as local:
+    async with open_local_log(directory, volume, surroundings.log) as local:
         async with member_links(volume, surroundings) as links:
             opened = await take_over(
                 links, servers, local, surroundings, accept_loss=accept_loss, unless_above=unless_above

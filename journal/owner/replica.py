@@ -6,7 +6,6 @@ replica_progress.py, how a member is filled in member_filling.py.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from sos_client.append_stream import AppendStream
     from sos_client.client import SosClient
 
-_LOG: Final = logging.getLogger("journal.replication")
 _BATCH_BYTES: Final = 1 << 20  # what one send takes from the tail: several frames, so that a slow member holds little
 _WATCH_SECONDS: Final = 1.0
 _DAMAGED_SECONDS: Final = 20.0  # between looks at a copy that is damaged: each reads a segment
@@ -71,6 +69,7 @@ class Replica:
         self._volume = volume
         self._policy = RetryPolicy(pause_seconds_max=settings.pause_seconds_max)
         self._surroundings = surroundings
+        self._events = surroundings.log
         self._doubtful = doubtful  # segments that were seen damaged here: the member counts when they are whole again
         self._sources = sources
         self._on_connected = on_connected
@@ -201,7 +200,9 @@ class Replica:
                 except DamagedJournalError as error:
                     if not self._log.progress.drop(name, trim=max(self._log.segment.trim, self._log.segment.oldest)):
                         raise
-                    _LOG.error("it is done without: another one stands for the same: %s", error)
+                    self._events.error(
+                        "a damaged index snapshot is done without: another one stands for it", error=str(error)
+                    )
                     continue
                 await filling.snapshot(name, data)
             given.add(name)
@@ -223,7 +224,9 @@ class Replica:
         self.problem = None
         progress = self._log.progress
         if synced < progress.members[self.member].synced:
-            _LOG.error("%s has lost what it had acknowledged behind LSN %d, and was filled again", self.member, synced)
+            self._events.error(
+                "a member had lost what it had acknowledged, and was filled again", member=self.member, after_lsn=synced
+            )
         progress.caught_up(self.member, held_from=progress.trim, synced=synced, snapshots=self._given)
         self._log.advanced()
 
@@ -236,7 +239,7 @@ class Replica:
         problem = str(error)
         must_act = isinstance(error, NotTheMemberError | DamagedJournalError) and problem != self.problem
         if self.problem is None or must_act:  # often only a restart at first, and then it came back empty
-            _LOG.warning("%s does not follow: %s", self.member, problem)
+            self._events.warning("a member does not follow", member=self.member, reason=problem)
         self.problem = problem
         self._log.progress.lost_contact(self.member)
 
@@ -248,7 +251,7 @@ class Replica:
             holder=holder if isinstance(holder, bytes) else b"",
         )
         self.problem = str(error)
-        _LOG.warning("%s has a newer owner: %s", self.member, error)
+        self._events.warning("a member has a newer owner", member=self.member, reason=str(error))
         self._on_fenced()
 
 

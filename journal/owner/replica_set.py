@@ -5,7 +5,6 @@ Belongs here: starting replicas, the owner's end. What each replica does is in r
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from journal.records.chain_rules import ChainLink
     from journal.records.membership import Member
 
-_LOG: Final = logging.getLogger("journal.replication")
+_DAMAGED: Final = "it does not count until they are mended from other copies"
 _DOUBT_SECONDS: Final = 10.0  # longer than a server's restart: then an owner that was fenced somewhere gives up waiting
 _LOOK_SECONDS: Final = 1.0
 _PROBLEMS_MAX: Final = 300  # characters, in an error's message
@@ -48,6 +47,7 @@ class ReplicaSet:
 
     def __init__(self, journal: Journal, *, damaged: frozenset[Member]) -> None:
         self._journal = journal
+        self._log = journal.surroundings.log
         self._damaged = damaged
         self.stopped = trio.Event()  # a newer owner has taken so many members that this one cannot go on
         self._connected = trio.lowlevel.ParkingLot()
@@ -72,7 +72,7 @@ class ReplicaSet:
             nursery.start_soon(replica.run)
         nursery.start_soon(self._give_up_in_doubt)
         for member in self._damaged:
-            _LOG.error("%s has damaged records: it does not count until they are mended from other copies", member)
+            self._log.error("a member has damaged records", member=member, meaning=_DAMAGED)
 
     def sources(self) -> list[Copy]:
         """Copies to read from, the nearest first."""
@@ -128,7 +128,7 @@ class ReplicaSet:
 
     def _stop(self) -> None:
         if not self.stopped.is_set():
-            _LOG.error("%s", self.why_stopped())
+            self._log.error("stopped", reason=self.why_stopped())
             self._journal.log.stop(self.why_stopped)
             self.stopped.set()
 

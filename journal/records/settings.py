@@ -11,6 +11,7 @@ import trio
 
 from sos_client.attempts import Deadlines
 from sos_client.client import open_client
+from sos_client.serving.event_log import EventLog, Level
 
 if TYPE_CHECKING:
     import ssl
@@ -67,7 +68,7 @@ def _asleep_seconds() -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a writer takes from outside: connections, clocks, chance. The simulator brings its own."""
+    """What a writer takes from outside: connections, clocks, chance, a log. The simulator brings its own."""
 
     token: bytes | None = None
     tls: ssl.SSLContext | None = None
@@ -77,6 +78,7 @@ class Surroundings:
     chance: random.Random = field(default_factory=random.SystemRandom)
     wall_clock: Callable[[], float] = time.time
     asleep_clock: Callable[[], float] = _asleep_seconds
+    log: EventLog = field(default_factory=lambda: EventLog(least=Level.WARNING))
 
     def open_member(self, address: str) -> AbstractAsyncContextManager[SosClient]:
         """A client of the SOS server at this address."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -21,10 +21,9 @@ from journal.gateway.gateway import Gateway, farewell
 from journal.gateway.metrics import GatewayMetrics
 from journal.gateway.wire.limits import INSTANCE_BYTES
 from journal.service.keeper import VolumeKeeper, VolumeKeepers
-from journal.service.log_bridge import bridge_logging
 from journal.takeover.owner_board import ServerBoard
 from sos_client.serving.access import AccessRules
-from sos_client.serving.event_log import EventLog, Level
+from sos_client.serving.event_log import EventLog
 from sos_client.serving.interpreter import tune_for_serving
 from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
 from sos_client.serving.parent_pipe import check_pipe
@@ -67,7 +66,7 @@ class ServeSettings:
     token: bytes | None = None
     authorities: ssl.SSLContext | None = None
     exit_with_handle: int | None = None
-    log_level: str = "info"
+    log: EventLog = field(default_factory=EventLog)
 
 
 class RunningService:
@@ -158,8 +157,7 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume, serve_web: Ser
     `serve_web` serves the page, if the settings name an address for it.
     """
     tune_for_serving()
-    log = EventLog(least=Level[settings.log_level.upper()])
-    bridge_logging(log)
+    log = settings.log
     check_exposure(
         settings.listen,
         tls=settings.tls is not None,

@@ -80,7 +80,9 @@ async def change_members(
         new = _changed(old, leaving, joining)
         known = [*servers, *(member.address for member in new.members)]
         async with _giving_back(volume, known, surroundings) as claimed:
-            opened = await take_over(links, known, LocalLog(None), surroundings, change=new, claimed=claimed)
+            opened = await take_over(
+                links, known, LocalLog(None, surroundings.log), surroundings, change=new, claimed=claimed
+            )
         return opened.end.segment
 
 
@@ -92,7 +94,10 @@ async def accept_loss(
     The header that is returned, and lies in the log, says what was given up. A service's `directory` may have what no
     member has. Errors as of a takeover: at least one member must answer.
     """
-    async with open_local_log(directory, volume) as local, member_links(volume, surroundings) as links:
+    async with (
+        open_local_log(directory, volume, surroundings.log) as local,
+        member_links(volume, surroundings) as links,
+    ):
         async with _giving_back(volume, servers, surroundings) as claimed:
             opened = await take_over(links, servers, local, surroundings, accept_loss=True, claimed=claimed)
         return opened.end.segment

@@ -72,13 +72,18 @@ def surroundings(world: World, source: str, chance: random.Random) -> Surroundin
         wall_clock=world.wall_clock,
         asleep_clock=float,
         deadlines=DEADLINES,
+        log=_silent_log(world),
     )
+
+
+def _silent_log(world: World) -> EventLog:
+    return EventLog(write=lambda _: None, clock=world.wall_clock)
 
 
 async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDisk) -> None:
     """Keep the volume and serve it until cancelled (a crash) or until `host.stop_wanted` is set (SIGTERM)."""
     world, chance = host.world, random.Random(host.chance.random())
-    log = EventLog(write=lambda _: None, clock=world.wall_clock)
+    log = _silent_log(world)
 
     @asynccontextmanager
     async def open_one(volume: str, unless_above: int | None) -> AsyncIterator[Journal]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 import traceback
@@ -44,14 +43,11 @@ class RunReport:
 def report_on(world: World, profile: str, main: Callable[[], Awaitable[None]]) -> RunReport:
     """Run to the end, or to the first broken promise. An exception that nobody expected is a violation, too."""
     violation = None
-    logging.disable()
     try:
         with _not_for_ever():
             run_from_seed(world.seed, main)
     except Exception as error:
         violation = _sentence(error)
-    finally:
-        logging.disable(logging.NOTSET)
     return RunReport(
         seed=world.seed,
         profile=profile,

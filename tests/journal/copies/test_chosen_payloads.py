@@ -18,6 +18,7 @@ from journal.records.change import DeleteChange, PutChange, encode_change
 from journal.records.record import HEADER_BYTES, ChainHash, Kind, Lsn, encode_record
 from journal.records.segment import SegmentReader, decode_segment_header
 from journal.takeover.chain_end import assemble
+from sos_client.serving.event_log import EventLog
 from sos_client.wire.checksum import crc32c
 from tests.journal.cluster import new_disk
 from tests.journal.copies.test_volume_reader import MemoryCopy
@@ -177,7 +178,7 @@ async def test_a_hole_in_what_was_fetched_is_not_taken_for_content() -> None:
     """Ranges that were fetched lie in one file. A content with the CRC of zeros would come back as zeros."""
     content = b"x" * 96 + tail_for(b"x" * 96, crc32c(bytes(100)))
     assert crc32c(content) == crc32c(bytes(100))
-    async with open_local_log(new_disk(), "payments") as local:
+    async with open_local_log(new_disk(), "payments", EventLog()) as local:
         await local.keep("segment", 500, b"behind it")
         assert await local.read("segment", 500, 9) == b"behind it"
         assert await local.read("segment", 100, 100) == b""

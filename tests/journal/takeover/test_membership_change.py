@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -143,7 +144,7 @@ async def test_a_change_that_cannot_be_proven_changes_nothing(autojump_clock: Mo
 
 
 async def test_a_member_that_comes_back_empty_is_reported_though_it_was_only_away_at_first(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    autojump_clock: MockClock, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with memory_cluster("abc") as servers:
         await create(servers)
@@ -154,9 +155,14 @@ async def test_a_member_that_comes_back_empty_is_reported_though_it_was_only_awa
             await servers.wipe("c")
             await servers.up("c")
             await trio.sleep(30)
-            told = [record.getMessage() for record in caplog.records if "c:7400 does not follow" in record.getMessage()]
-            assert len(told) == 2, "once that it is away, once that it must be replaced"
-            assert "has lost the volume: replace the member" in told[1]
+            told = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+            lost = [
+                one["reason"]
+                for one in told
+                if one["event"] == "a member does not follow" and "c:7400" in one["member"]
+            ]
+            assert len(lost) == 2, "once that it is away, once that it must be replaced"
+            assert "has lost the volume: replace the member" in lost[1]
 
 
 async def test_a_change_that_fails_gives_the_volume_back_and_can_be_tried_again(autojump_clock: MockClock) -> None:
