@@ -83,6 +83,12 @@ JOURNAL_TESTS: Final = [
 CONNECTORS: Final = [
     "connectors/wire/*",
     "connectors/order/*",
+    "connectors/relay/coordinator.py",
+    "connectors/relay/decision_lines.py",
+    "connectors/relay/manifest.py",
+    "connectors/relay/staged_rows.py",
+    "connectors/sink/sink_history.py",
+    "connectors/sink/sink_rules.py",
     "connectors/ingest/drain_order.py",
     "connectors/ingest/reader_position.py",
     "connectors/ingest/report.py",
@@ -100,6 +106,9 @@ CONNECTOR_TESTS: Final = [
         "test_retention",
         "test_registry",
         "order/test_run_merge",
+        "relay/test_coordinator",
+        "relay/test_formats",
+        "sink/test_sink_formats",
     ]
 ]
 

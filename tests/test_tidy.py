@@ -106,7 +106,11 @@ PURE_NAMES = {"io.BytesIO"}  # bytes in memory
 DISK_CALLS = {"fsync", "fdatasync", "rename", "replace", "unlink", "pwrite", "pwritev", "ftruncate", "posix_fallocate"}
 DISK_MODULES = {"journal/disk/disk.py", "journal/disk/file_writing.py", "journal/disk/sync_thread.py"}
 # Writes into directories of the user's, outside any store.
-USER_FILE_MODULES = {"journal/files/plain_directory.py", "journal/files/plain_tree.py"}
+USER_FILE_MODULES = {
+    "journal/files/plain_directory.py",
+    "journal/files/plain_tree.py",
+    "connectors/sink/durable_file.py",
+}
 # The outermost edge of a command: whatever is wrong becomes a sentence and an exit code there.
 OUTERMOST = {"sos_client/command/running.py"}
 

@@ -13,11 +13,17 @@ VERBS: Final = {
     "status": ("status", "status_command"),
     "readers": ("readers", "readers_command"),
     "drain": ("drain", "drain_command"),
+    "relay": ("relay", "relay_command"),
+    "receive": ("receive", "receive_command"),
+    "committed": ("receive", "committed_command"),
 }
 
 
 command: Final = Verbs(
-    "sos-connector", "connectors.cli", VERBS, help="Streams of messages from any program into Spark, exactly once."
+    "sos-connector",
+    "connectors.cli",
+    VERBS,
+    help="Streams of messages from any program through Spark to any program, exactly once.",
 )
 
 

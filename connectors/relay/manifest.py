@@ -1,0 +1,184 @@
+"""What a driver says when it wants a batch committed: the manifest (STAGING.md).
+
+Pure. What is wrong with one is a RefusedByVolumeError with a sentence for whoever wrote the query.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from journal.errors import JournalCode, RefusedByVolumeError, refused
+from journal.records.paths import check_path
+from sos_client.wire.names import check_name
+
+VERSION: Final = 1
+MANIFEST_BYTES_MAX: Final = 16 * 1024 * 1024
+SINKS_MAX: Final = 64
+ATTEMPTS: Final = 5
+ATTEMPTS_MAX: Final = 1000
+BATCH_MAX: Final = 2**63 - 1
+COOKIE_BYTES_MAX: Final = 1024
+
+_QUERY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
+_BATCH: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+_CHECKPOINT: Final = re.compile(r"sos://(?P<volume>[^/]+)(?:/(?P<path>.*))?", re.DOTALL)
+_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})", re.ASCII)
+_FIELDS: Final = frozenset(
+    ("version", "query", "batch", "run", "checkpoint", "sinks", "order", "cookie", "attempts", "parts")
+)
+_MAY_BE_ABSENT: Final = frozenset(("cookie", "attempts"))
+
+
+class RowOrder(Enum):
+    """In which order the rows of a batch go out."""
+
+    PARTITION = "partition"
+    SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedPart:
+    """A winning attempt: the name of its file, and what should be in it."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchManifest:
+    """A batch that is to be committed."""
+
+    query: str
+    batch: int
+    run: str
+    volume: str
+    checkpoint: str  # its path in the volume
+    sinks: tuple[str, ...]
+    order: RowOrder
+    cookie: bytes
+    attempts: int
+    parts: tuple[StagedPart, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+
+def staged_place(components: tuple[str, ...]) -> tuple[str, int, str, str]:
+    """Query, batch, run and part of `QUERY/BATCH/RUN/PART`."""
+    if len(components) == 4:
+        query, batch, run, part = components
+        if all((_QUERY.fullmatch(query), _BATCH.fullmatch(batch), _NAME.fullmatch(run), _NAME.fullmatch(part))):
+            return query, int(batch), run, part
+    raise _bad(f"{'/'.join(components)[:300]} is not the place of a staged file: write QUERY/BATCH/RUN/PART")
+
+
+def is_query(text: str) -> bool:
+    """Whether this can be a query's id."""
+    return _QUERY.fullmatch(text) is not None
+
+
+def parse_manifest(data: bytes, *, query: str, batch: int) -> BatchManifest:
+    """The manifest of this batch."""
+    try:
+        fields = json.loads(data)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise _bad(f"the manifest is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise _bad("the manifest is not a JSON object")
+    unknown, absent = fields.keys() - _FIELDS, _FIELDS - _MAY_BE_ABSENT - fields.keys()
+    if unknown or absent:
+        raise _bad(f"fields of the manifest: unknown {sorted(unknown)}, absent {sorted(absent)}")
+    if fields["version"] != VERSION:
+        raise _bad(f"a manifest of version {fields['version']!r}: this relay knows version {VERSION}")
+    if fields["query"] != query or fields["batch"] != batch:
+        raise _bad("the manifest is of another query or batch than its path")
+    volume, checkpoint = _checkpoint(fields["checkpoint"])
+    return BatchManifest(
+        query=query,
+        batch=batch,
+        run=_text(fields, "run", _NAME),
+        volume=volume,
+        checkpoint=checkpoint,
+        sinks=_sinks(fields["sinks"]),
+        order=_order(fields["order"]),
+        cookie=_cookie(fields.get("cookie", "")),
+        attempts=_number(fields.get("attempts", ATTEMPTS), "attempts", 1, ATTEMPTS_MAX),
+        parts=_parts(fields["parts"]),
+    )
+
+
+def _bad(message: str) -> RefusedByVolumeError:
+    return refused(JournalCode.BAD_REQUEST, message)
+
+
+def _text(fields: dict[str, Any], name: str, form: re.Pattern[str]) -> str:
+    value = fields[name]
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise _bad(f"the manifest's {name} is {str(value)[:100]!r}, which is not allowed")
+    return value
+
+
+def _number(value: Any, name: str, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise _bad(f"the manifest's {name} is {str(value)[:100]}: write a number from {least} to {most}")
+    return value
+
+
+def _checkpoint(value: Any) -> tuple[str, str]:
+    found = _CHECKPOINT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise _bad(
+            f"the checkpoint is at {str(value)[:300]!r}: decisions are kept beside it, on a volume; "
+            "put it at sos://VOLUME/path"
+        )
+    path = (found["path"] or "").rstrip("/")
+    check_path(path)
+    return check_name(found["volume"]), path
+
+
+def _sinks(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not 0 < len(value) <= SINKS_MAX:
+        raise _bad(f"write 1 to {SINKS_MAX} sinks, as HOST:PORT,…")
+    for address in value:
+        found = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+        if found is None or not 0 < int(found["port"]) < 1 << 16:
+            raise _bad(f"{str(address)[:200]!r} is not the address of a sink: write HOST:PORT")
+    if len(set(value)) != len(value):
+        raise _bad(f"a sink is named twice in {', '.join(value)}")
+    return tuple(value)
+
+
+def _order(value: Any) -> RowOrder:
+    try:
+        return RowOrder(value)
+    except ValueError:
+        raise _bad(f"the order is {str(value)[:100]!r}: write partition or sequence") from None
+
+
+def _cookie(value: Any) -> bytes:
+    if not isinstance(value, str) or len(cookie := value.encode("utf-8", "replace")) > COOKIE_BYTES_MAX:
+        raise _bad(f"the cookie is not a text of at most {COOKIE_BYTES_MAX} bytes")
+    return cookie
+
+
+def _parts(value: Any) -> tuple[StagedPart, ...]:
+    parts = []
+    for entry in value if isinstance(value, list) else [None]:
+        if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
+            raise _bad("the manifest's parts are not a list of [name, rows, bytes]")
+        name, rows, size = entry
+        if not _NAME.fullmatch(name):
+            raise _bad(f"{name[:100]!r} is not the name of a staged file")
+        parts.append(
+            StagedPart(name=name, rows=_number(rows, "rows", 0, BATCH_MAX), bytes=_number(size, "bytes", 0, BATCH_MAX))
+        )
+    if len({part.name for part in parts}) != len(parts):
+        raise _bad("the manifest names a staged file twice")
+    return tuple(parts)

@@ -1,0 +1,106 @@
+"""What a sink's log of transactions says: lines, and what they come to. SINK_LOG.md has the format.
+
+Pure. The log is what a sink answers for after a crash: what it has prepared, how it voted, where the committed ends.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sos_client.wire.errors import SosError
+
+FORMAT: Final = 1
+
+
+class SinkLogError(SosError):
+    """The log of transactions cannot be believed: damaged, or of another program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTransaction:
+    """Rows that are committed together. Offsets count the bytes of all rows, without what a sink puts between them."""
+
+    id: str
+    """"": rows that no phase 1 named."""
+    first: int
+    after: int
+    first_row: int
+    rows: int
+
+
+@dataclass(slots=True)
+class SinkHistory:
+    """The state after all lines so far."""
+
+    instance: str = ""
+    """Whose rows these are: a query's id."""
+    end: int = 0
+    """Where what is committed ends."""
+    rows: int = 0
+    last: str = ""
+    """The transaction that was committed last."""
+    prepared: dict[str, tuple[SinkTransaction, bool]] = field(default_factory=dict)  # with the vote
+
+    @property
+    def held(self) -> SinkTransaction | None:
+        """What is prepared and was voted to commit."""
+        return next((transaction for transaction, vote in self.prepared.values() if vote), None)
+
+    def apply(self, line: dict[str, Any]) -> SinkTransaction | None:
+        """One line; the transaction that it commits. KeyError, TypeError, ValueError when it is not one."""
+        match line["kind"]:
+            case "sink":
+                if line["format"] != FORMAT:
+                    raise ValueError(f"format {line['format']!r} is not known")
+            case "instance":
+                self.instance = str(line["instance"])
+            case "prepared":
+                transaction = SinkTransaction(
+                    id=str(line["transaction"]),
+                    first=int(line["first"]),
+                    after=int(line["after"]),
+                    first_row=self.rows,
+                    rows=int(line["rows"]),
+                )
+                self.prepared[transaction.id] = transaction, bool(line["vote"])
+            case "aborted":
+                del self.prepared[str(line["transaction"])]
+            case "committed":
+                return self._commit(str(line["transaction"]))
+            case "note":
+                pass
+            case unknown:
+                raise ValueError(f"unknown kind {unknown!r}")
+        return None
+
+    def _commit(self, name: str) -> SinkTransaction:
+        transaction, vote = self.prepared.pop(name)
+        if not vote or transaction.first != self.end:
+            raise ValueError(f"{name} cannot have been committed")
+        self.end = transaction.after
+        self.rows += transaction.rows
+        self.last = name
+        return transaction
+
+
+def read_line(text: bytes, history: SinkHistory, *, number: int, what: str) -> SinkTransaction | None:
+    """Apply a line of a log. SinkLogError if it is not one."""
+    try:
+        line = json.loads(text)
+        if number == 1 and line["kind"] != "sink":
+            raise ValueError("it is not the log of a sink")  # noqa: TRY301
+        return history.apply(line)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SinkLogError(f"{what}: line {number} cannot be read: {error}") from None
+
+
+def log_line(kind: str, **fields: Any) -> bytes:
+    """A line of a log."""
+    return json.dumps({"kind": kind, **fields}, ensure_ascii=True).encode() + b"\n"
+
+
+def first_line() -> bytes:
+    """With which each log begins."""
+    return log_line("sink", format=FORMAT)

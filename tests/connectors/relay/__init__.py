@@ -1,0 +1,1 @@
+"""The relay: its coordinator in every small world, its formats, its processes."""

@@ -1,0 +1,195 @@
+"""Staged files, manifests and decisions: what is read, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import connectors.relay
+from connectors.relay.decision_lines import (
+    COMMITS_REMEMBERED,
+    DecisionHistory,
+    encode_line,
+    read_lines,
+    state_line,
+)
+from connectors.relay.manifest import RowOrder, StagedPart, is_query, parse_manifest, staged_place
+from connectors.relay.staged_rows import StagedRow, StagedRowReader, encode_rows, sink_of
+from journal.errors import JournalError
+from sos_client.wire.errors import SosError
+
+DOCUMENT = (Path(connectors.relay.__file__).parent / "STAGING.md").read_text(encoding="utf-8")
+QUERY = "c0ffee00-0000-4000-8000-000000000001"
+ROWS = [StagedRow(7, b"k", b"v1"), StagedRow(8, None, "é".encode())]
+
+
+def read(data: bytes, *, piece_bytes: int) -> list[StagedRow]:
+    reader = StagedRowReader("f")
+    rows = [row for at in range(0, len(data), piece_bytes) for row in reader.feed(data[at : at + piece_bytes])]
+    reader.end()
+    return rows
+
+
+def test_the_example_in_the_document_is_a_file() -> None:
+    example = re.search(r"```rows\n.*\n((?:[0-9a-f ]+\n)+)```", DOCUMENT)
+    assert example is not None
+    assert bytes.fromhex(example[1]) == encode_rows(ROWS, keys=True, sequences=True)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(("keys", "sequences"), [(False, False), (True, False), (False, True), (True, True)])
+def test_rows_come_out_as_they_went_in(piece_bytes: int, *, keys: bool, sequences: bool) -> None:
+    expected = [StagedRow(row.sequence * sequences, row.key if keys else None, row.value) for row in ROWS]
+    assert read(encode_rows(ROWS, keys=keys, sequences=sequences), piece_bytes=piece_bytes) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ("", "ends in the middle"),
+        ("01", "ends in the middle"),
+        ("0200", "begins with 0200"),
+        ("0104", "begins with 0104"),
+        ("0100 00000000", "has a row of 0 bytes"),
+        ("0100 7fffffff", "has a row of 2,147,483,647 bytes"),
+        ("0101 00010000", "has a key of 65,536 bytes"),
+        ("0100 00000002 61", "ends in the middle"),
+        ("0101 0000", "ends in the middle"),
+    ],
+)
+def test_what_is_not_a_staged_file(data: str, reason: str) -> None:
+    with pytest.raises(JournalError, match=f"staged file f {reason}"):
+        read(bytes.fromhex(data), piece_bytes=100)
+
+
+def test_a_row_goes_where_the_document_says() -> None:
+    """CRC32C of b"123456789" is e3069283: the check value that every description of it has."""
+    assert sink_of(StagedRow(0, b"123456789", b"x"), 1000) == 0xE3069283 % 1000
+    assert sink_of(StagedRow(0, None, b"123456789"), 7) == 0xE3069283 % 7
+
+
+def manifest(**changes: Any) -> bytes:
+    example = re.search(r"```json\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert example is not None
+    fields = {**json.loads(example[1]), **changes}
+    return json.dumps({name: value for name, value in fields.items() if value != "absent"}).encode()
+
+
+def test_the_manifest_of_the_document() -> None:
+    found = parse_manifest(manifest(), query=QUERY, batch=12)
+    assert (found.volume, found.checkpoint, found.rows) == ("clicks", "queries/q1", 1000)
+    assert found.sinks == ("127.0.0.1:7500", "127.0.0.1:7501")
+    assert found.parts == (StagedPart(name="0-31", rows=1000, bytes=123456), StagedPart(name="1-32", rows=0, bytes=2))
+    assert found.order is RowOrder.PARTITION
+    short = parse_manifest(manifest(cookie="absent", attempts="absent"), query=QUERY, batch=12)
+    assert (short.cookie, short.attempts) == (b"", 5)
+    assert parse_manifest(manifest(checkpoint="sos://clicks"), query=QUERY, batch=12).checkpoint == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"more": 1}, "unknown \\['more'\\]"),
+        ({"run": "absent"}, "absent \\['run'\\]"),
+        ({"run": "a/b"}, "run is 'a/b'"),
+        ({"run": 5}, "run is '5'"),
+        ({"batch": 13}, "another query or batch"),
+        ({"query": "other"}, "another query or batch"),
+        ({"checkpoint": "file:///tmp/c"}, "put it at sos://VOLUME/path"),
+        ({"checkpoint": None}, "put it at sos://VOLUME/path"),
+        ({"checkpoint": "sos://v/a/../b"}, "no path of a volume"),
+        ({"checkpoint": "sos://.v/a"}, "\\.v"),
+        ({"sinks": []}, "1 to 64 sinks"),
+        ({"sinks": "a:1"}, "1 to 64 sinks"),
+        ({"sinks": ["a"]}, "'a' is not the address"),
+        ({"sinks": ["a:0"]}, "'a:0' is not the address"),
+        ({"sinks": [7]}, "'7' is not the address"),
+        ({"sinks": ["a:1", "a:1"]}, "named twice"),
+        ({"order": "random"}, "partition or sequence"),
+        ({"cookie": 1}, "cookie"),
+        ({"cookie": "é" * 513}, "cookie"),
+        ({"attempts": 0}, "attempts is 0"),
+        ({"attempts": True}, "attempts is True"),
+        ({"parts": {}}, "parts are not a list"),
+        ({"parts": [["a", 1]]}, "parts are not a list"),
+        ({"parts": [["a", -1, 2]]}, "rows is -1"),
+        ({"parts": [["a b", 1, 2]]}, "'a b' is not the name"),
+        ({"parts": [["a", 1, 2], ["a", 1, 2]]}, "twice"),
+    ],
+)
+def test_what_is_not_a_manifest(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SosError, match=reason):
+        parse_manifest(manifest(**changes), query=QUERY, batch=12)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"[1]", b"[" * 100_000])
+def test_what_is_not_json(data: bytes) -> None:
+    with pytest.raises(JournalError, match="the manifest is not"):
+        parse_manifest(data, query=QUERY, batch=12)
+
+
+def test_places_of_staged_files() -> None:
+    assert staged_place(("q", "12", "r", "0-1")) == ("q", 12, "r", "0-1")
+    assert is_query("q")
+    assert not is_query("q/../q")
+    for place in (("q", "12", "r"), ("q", "012", "r", "p"), ("..", "1", "r", "p"), ("q", "1", ".", "p")):
+        with pytest.raises(JournalError, match="write QUERY/BATCH/RUN/PART"):
+            staged_place(place)
+
+
+def opened(generation: int) -> bytes:
+    return encode_line({"kind": "opened", "generation": generation, "relay": "here:1"})
+
+
+def commit(batch: int, *ends: int) -> bytes:
+    line = {"kind": "commit", "transaction": f"q:{batch}:1.1", "batch": batch, "ends": list(ends), "rows": 10}
+    return encode_line(line)
+
+
+def test_the_history_is_what_the_lines_say() -> None:
+    first = DecisionHistory()
+    first.begin(query="q", sinks=2)
+    data = state_line(first) + opened(1) + commit(4, 10, 20) + opened(2) + commit(5, 30, 20)
+    history = read_lines(data, "f")
+    assert (history.query, history.generation, history.ends, history.rows) == ("q", 2, (30, 20), 20)
+    assert history.commits == {"q:4:1.1": 4, "q:5:1.1": 5}
+    assert (history.last_batch, history.next_file) == (5, None)
+    continued = read_lines(data + encode_line({"kind": "continued", "file": 2}), "f")
+    assert continued.next_file == 2
+    assert read_lines(state_line(history), "g") == history
+
+
+def test_only_the_last_commits_are_remembered() -> None:
+    history = DecisionHistory()
+    for number in range(COMMITS_REMEMBERED + 5):
+        history.remember(f"q:{number}:1.1", number)
+    assert len(history.commits) == COMMITS_REMEMBERED
+    assert history.last_batch == COMMITS_REMEMBERED + 4
+    assert next(iter(history.commits.values())) == 5
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "is empty"),
+        (b"{", "ends in the middle of a line"),
+        (b"{\n", "line 1 is not a decision"),
+        (b"[]\n", "line 1 is not a decision"),
+        (b'{"kind": "opened", "generation": 1}\n', "another version"),
+        (b'{"kind": "state", "format": 2}\n', "another version"),
+    ],
+)
+def test_what_is_not_a_log_of_decisions(data: bytes, reason: str) -> None:
+    with pytest.raises(JournalError, match=reason):
+        read_lines(data, "f")
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b'{"kind": "undone"}\n', b'{"kind": "opened", "generation": "x"}\n'])
+def test_a_line_that_says_nothing_known(line: bytes) -> None:
+    with pytest.raises(JournalError, match="f: line 2 is not a decision"):
+        read_lines(state_line(DecisionHistory()) + line, "f")

@@ -1,0 +1,1 @@
+"""Sinks: their log, their rules, the library, the commands."""

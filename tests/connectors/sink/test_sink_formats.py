@@ -1,0 +1,100 @@
+"""A sink's log and its rules: what is read, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectors.sink.sink_history import (
+    SinkHistory,
+    SinkLogError,
+    SinkTransaction,
+    first_line,
+    log_line,
+    read_line,
+)
+from connectors.sink.sink_rules import SinkRules, parse_rules
+from sos_client.settings import SettingsError
+
+
+def prepared(name: str, first: int, after: int, *, vote: bool = True) -> bytes:
+    return log_line("prepared", transaction=name, vote=vote, first=first, after=after, rows=2)
+
+
+def history_of(*lines: bytes) -> SinkHistory:
+    history = SinkHistory()
+    for number, line in enumerate((first_line(), *lines), start=1):
+        read_line(line, history, number=number, what="log")
+    return history
+
+
+def test_the_history_is_what_the_lines_say() -> None:
+    history = history_of(
+        log_line("instance", instance="q"),
+        prepared("t1", 0, 9),
+        log_line("committed", transaction="t1", at="2030-01-01T00:00:00Z"),
+        prepared("t2", 9, 20, vote=False),
+        log_line("aborted", transaction="t2"),
+        log_line("note", text="by hand"),
+        prepared("t3", 9, 20),
+    )
+    assert (history.instance, history.end, history.rows, history.last) == ("q", 9, 2, "t1")
+    third = SinkTransaction(id="t3", first=9, after=20, first_row=2, rows=2)
+    assert history.prepared == {"t3": (third, True)}
+    assert history.held == third
+    assert history_of(prepared("t", 0, 1, vote=False)).held is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"[]",
+        b'{"kind": "other"}',
+        b'{"kind": "sink", "format": 2}',
+        log_line("committed", transaction="unknown"),
+        log_line("aborted", transaction="unknown"),
+        b'{"kind": "prepared", "transaction": "t"}',
+    ],
+)
+def test_what_is_not_a_line(line: bytes) -> None:
+    with pytest.raises(SinkLogError, match="log: line 2 cannot be read"):
+        history_of(line)
+
+
+def test_what_is_not_the_log_of_a_sink() -> None:
+    with pytest.raises(SinkLogError, match="not the log of a sink"):
+        read_line(log_line("note"), SinkHistory(), number=1, what="log")
+
+
+@pytest.mark.parametrize(("first", "vote"), [(0, False), (5, True)])
+def test_what_cannot_have_been_committed(first: int, *, vote: bool) -> None:
+    with pytest.raises(SinkLogError, match="cannot have been committed"):
+        history_of(prepared("t", first, 9, vote=vote), log_line("committed", transaction="t"))
+
+
+def test_rules_are_those_of_wallaroo() -> None:
+    rules = parse_rules(
+        [
+            "# a comment",
+            "",
+            '("A comment as Wallaroo\'s sink has them.",)',
+            '("txnid-regexp", ":3:", False, True, False)',
+            "('txnid-regexp', ':3:1', True, False, True)",
+            '("stream-content", 1, "boo.*m")',
+        ]
+    )
+    third, again = rules.for_transaction("q:3:2.1"), rules.for_transaction("q:3:1.1")
+    assert third is not None
+    assert again is not None
+    assert (third.vote, third.close_before, third.close_after) == (False, True, False)
+    assert (again.vote, again.close_before, again.close_after) == (True, False, True)
+    assert rules.for_transaction("q:4:1.1") is None
+    assert rules.refuse_row(b"a boom")
+    assert not rules.refuse_row(b"a row")
+    assert SinkRules().for_transaction("t") is None
+
+
+@pytest.mark.parametrize("line", ["()", "1", '("txnid-regexp", "(", True, True, True)', "open('x')", "(", '("x", 1)'])
+def test_what_is_not_a_rule(line: str) -> None:
+    with pytest.raises(SettingsError, match="line 2 of the rules"):
+        parse_rules(["", line])
