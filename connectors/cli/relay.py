@@ -9,37 +9,36 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import trio
 
 from connectors.relay.serve import serve_relay
 from connectors.relay.settings import RelaySettings, ServiceAccess
-from journal.cli.create import Size
-from journal.cli.options import split_addresses, tls_context, token_of
-from journal.nurseries import first_of
 from sos_client.clear_text import check_token_stays
+from sos_client.command.connecting import TLS_CA_OPTION, TLS_OPTION, TOKEN_FILE_OPTION
+from sos_client.command.parameters import DIRECTORY, FILE, AddressList, Size
+from sos_client.command.running import run_async
+from sos_client.command.serving import LOG_LEVEL_OPTION, SHARE_PORT_OPTION
+from sos_client.credentials import tls_context, token_of
 from sos_client.net.addresses import parse_address
-from sos_client.serving.tls import TlsFiles
-from sos_client.settings import SettingsError
+from sos_client.serving.tls import tls_files
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 EXAMPLES: Final = """\b
 Examples:
-  sos-connector relay --listen 127.0.0.1:7432 --service 127.0.0.1:7420
-  df.writeStream.format("sos-connector").option("relay", "127.0.0.1:7432").option("connect", "127.0.0.1:7500")…"""
+  sos-connector relay --listen 127.0.0.1:7433 --service 127.0.0.1:7420
+  df.writeStream.format("sos-connector").option("relay", "127.0.0.1:7433").option("connect", "127.0.0.1:7500")…"""
 
 
 @click.command("relay", epilog=EXAMPLES)
-@click.option("--listen", default="127.0.0.1:7432", show_default=True, metavar="HOST:PORT", help="For Spark.")
+@click.option("--listen", default="127.0.0.1:7433", show_default=True, metavar="HOST:PORT", help="For Spark.")
 @click.option(
     "--service",
     required=True,
     envvar="SOS_SERVICE",
-    metavar="HOST:PORT,…",
+    type=AddressList(),
     help="Journal services that have the checkpoints: decisions are kept there [SOS_SERVICE].",
 )
 @click.option(
     "--spool",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=DIRECTORY,
     help="Where staged rows lie. Losing it makes a batch run again. Default: a directory below TMPDIR, for this port.",
 )
 @click.option("--spool-bytes", type=Size(), default="20G", show_default=True, help="Stage no more than this.")
@@ -49,25 +48,22 @@ Examples:
     help="Send batches again that the sinks have, when a checkpoint was put back; write after what a sink has.",
 )
 @click.option("--sink-tls", is_flag=True, help="Speak TLS with the sinks.")
-@click.option("--sink-tls-ca", type=_FILE, help="Certificates to trust there (PEM); implies --sink-tls.")
+@click.option("--sink-tls-ca", type=FILE, help="Certificates to trust there (PEM); implies --sink-tls.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
-@click.option("--tls-cert", type=_FILE, help="Certificate chain for Spark (PEM).")
-@click.option("--tls-key", type=_FILE, help="Its private key (PEM).")
+@click.option("--tls-cert", type=FILE, help="Certificate chain for Spark (PEM).")
+@click.option("--tls-key", type=FILE, help="Its private key (PEM).")
 @click.option(
-    "--tokens", type=_FILE, help="Tokens of those who stage and commit, on volume `relay`; see `sos-server token`."
+    "--tokens", type=FILE, help="Tokens of those who stage and commit, on volume `relay`; see `sos-server token`."
 )
 @click.option(
     "--insecure", is_flag=True, help="Listen beyond loopback without TLS and tokens; send the token without TLS."
 )
-@click.option("--token-file", type=_FILE, help="Token for the journal services; or the token itself in SOS_TOKEN.")
-@click.option("--tls", is_flag=True, help="Speak TLS with the journal services.")
-@click.option(
-    "--tls-ca", type=_FILE, envvar="SOS_TLS_CA", help="Certificates to trust there (PEM); implies --tls [SOS_TLS_CA]."
-)
+@TOKEN_FILE_OPTION
+@TLS_OPTION
+@TLS_CA_OPTION
+@SHARE_PORT_OPTION
 @click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent).")
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+@LOG_LEVEL_OPTION
 def relay_command(**options: Any) -> None:
     """Give the batches of Spark queries to sinks, each batch once, until SIGTERM.
 
@@ -75,32 +71,22 @@ def relay_command(**options: Any) -> None:
     decided is kept on the volume of the query's checkpoint, so that another relay, anywhere, goes on with it. Logs go
     to stderr, one JSON object a line.
     """
-    try:
-        trio.run(serve_relay, _settings(options))
-    except SettingsError as error:
-        raise click.UsageError(str(error)) from error
-    except BaseExceptionGroup as group:
-        first = first_of(group)
-        raise click.UsageError(str(first)) if isinstance(first, SettingsError) else first from None
+    run_async(serve_relay, _settings(options))
 
 
 def _settings(options: dict[str, Any]) -> RelaySettings:
-    certificate, key = options["tls_cert"], options["tls_key"]
-    if (certificate is None) != (key is None):
-        raise click.UsageError("--tls-cert and --tls-key belong together")
     service = ServiceAccess(
-        addresses=split_addresses(options["service"]),
+        addresses=options["service"],
         token=token_of(options["token_file"]),
         tls=tls_context(options["tls_ca"], wanted=options["tls"]),
         insecure=options["insecure"],
     )
-    if not service.addresses:
-        raise click.UsageError("say where the journal service is: --service HOST:PORT (or SOS_SERVICE)")
     check_token_stays(service.addresses, token=service.token, encrypted=service.insecure or service.tls is not None)
     listen = parse_address(options["listen"], what="--listen")
     metrics = options["metrics"]
     return RelaySettings(
         listen=listen,
+        share_port=options["share_port"],
         service=service,
         spool=options["spool"] or Path(tempfile.gettempdir()) / f"sos-relay-{os.getuid()}-{listen.port or os.getpid()}",
         name=f"{socket.gethostname()}:{os.getpid()}",
@@ -108,7 +94,7 @@ def _settings(options: dict[str, Any]) -> RelaySettings:
         sink_tls=tls_context(options["sink_tls_ca"], wanted=options["sink_tls"]),
         accept_duplicates=options["accept_duplicates"],
         metrics=parse_address(metrics, what="--metrics") if metrics else None,
-        tls=TlsFiles(certificate=certificate, key=key) if certificate else None,
+        tls=tls_files(options["tls_cert"], options["tls_key"]),
         tokens=options["tokens"],
         insecure=options["insecure"],
         exit_with_handle=options["exit_with_fd"],

@@ -57,6 +57,7 @@ class RunningRelay:
             log=log,
             too_many=lambda what: farewell(JournalCode.LIMIT, f"all {what} of this relay are in use; try again"),
             not_tls=lambda reason: farewell(JournalCode.PROTOCOL, reason),
+            share_port=settings.share_port,
         )
         self.metrics = GatewayMetrics(connections=lambda: self.gateway.connections)
         self.gateway = Gateway(
@@ -136,8 +137,8 @@ async def _serve_metrics(
 ) -> None:
     """Imports what only this needs, a tenth of a start."""
     from connectors.relay.exposition import registry_of
-    from sos_client.serving.metrics_endpoint import serve_metrics
     from sos_client.serving.serving_metrics import ServingMetrics
+    from sos_client.web.metrics_text import serve_metrics
 
     registry = registry_of(running.relay, running.metrics)
     registry.register(ServingMetrics("sos_relay", running.listener, log))

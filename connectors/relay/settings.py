@@ -35,6 +35,7 @@ class RelaySettings:
     spool_bytes_max: int
     sink_tls: ssl.SSLContext | None = None
     accept_duplicates: bool = False
+    share_port: bool = False
     metrics: Address | None = None
     tls: TlsFiles | None = None
     tokens: Path | None = None

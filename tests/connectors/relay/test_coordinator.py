@@ -9,6 +9,7 @@ from connectors.relay.coordinator import (
     Drop,
     EndTransaction,
     Failed,
+    Finished,
     Prepare,
     Stray,
 )
@@ -89,3 +90,80 @@ def test_a_batch_is_confirmed_by_all_though_one_is_lost_again() -> None:
     assert coordinator.lost(0) == []
     assert len(coordinator.listed(1, 4, [])) == 1
     assert coordinator.begin(1, refusals_max=1) == []
+
+
+def test_a_batch_that_cannot_be_read_fails_at_once() -> None:
+    """Wherever it is: before it begins, while rows are sent, while votes come in; a decision is not undone."""
+    waiting = settled()
+    assert waiting.give_up() == []
+    waiting.begin(0, refusals_max=1)
+    assert waiting.give_up() == [Failed(0, None)]
+    sending = settled()
+    sending.listed(0, 1, [])
+    sending.begin(0, refusals_max=1)
+    reason = "the transaction was aborted while rows were on their way"
+    assert sending.give_up() == [Drop(0, reason), Failed(0, None)]
+    deciding = settled()
+    deciding.listed(0, 1, [])
+    deciding.begin(0, refusals_max=1)
+    deciding.prepared(0, "q:0:3.1", 80)
+    deciding.voted(0, "q:0:3.1", commit=True)
+    assert deciding.give_up() == []
+
+
+def test_rows_can_begin_after_what_a_sink_has() -> None:
+    coordinator = settled()
+    coordinator.move(0, 500)
+    coordinator.listed(0, 1, [])
+    assert coordinator.begin(0, refusals_max=1) == [Prepare(0, "q:0:3.1", 500)]
+
+
+def test_a_sink_that_comes_back_while_the_decision_is_made_waits_for_it() -> None:
+    coordinator = Coordinator("q", generation=1, offsets=[0])
+    coordinator.connected(0)
+    coordinator.listed(0, 1, [])
+    coordinator.begin(0, refusals_max=1)
+    coordinator.prepared(0, "q:0:1.1", 5)
+    coordinator.voted(0, "q:0:1.1", commit=True)
+    coordinator.lost(0)
+    coordinator.connected(0)
+    assert coordinator.listed(0, 2, ["q:0:1.1"]) == []
+    assert coordinator.decided() == [EndTransaction(0, "q:0:1.1", commit=True), AskUncommitted(0, 3)]
+
+
+def test_the_last_batch_is_answered_when_all_sinks_are_settled() -> None:
+    coordinator = settled(commits=(("q:4:2.1", 4),))
+    assert coordinator.begin(4, refusals_max=1) == []
+    assert coordinator.listed(0, 1, []) == [Finished(4)]
+
+
+def test_votes_to_abort_at_two_sinks() -> None:
+    """The second one's comes when the transaction is ended already; the one that is still sent rows is hung up on."""
+    coordinator = Coordinator("q", generation=1, offsets=[0, 0, 0])
+    for sink in range(3):
+        coordinator.connected(sink)
+        coordinator.listed(sink, sink + 1, [])
+    coordinator.begin(0, refusals_max=2)
+    for sink in (0, 1):
+        coordinator.prepared(sink, "q:0:1.1", 5)
+    commands = coordinator.voted(0, "q:0:1.1", commit=False)
+    assert [type(command) for command in commands] == [EndTransaction, AskUncommitted] * 2 + [Drop]
+    assert coordinator.voted(1, "q:0:1.1", commit=False) == []
+    for sink, tag in ((0, 4), (1, 5)):
+        assert coordinator.listed(sink, tag, []) == []
+    coordinator.lost(2)
+    coordinator.connected(2)
+    assert coordinator.listed(2, 6, []) == [Prepare(sink, "q:0:1.2", 0) for sink in range(3)]
+    coordinator.prepared(0, "q:0:1.2", 5)
+    assert [type(command) for command in coordinator.lost(0)] == [Drop, Drop]
+
+
+def test_a_sink_that_is_away_hears_of_the_decision_later() -> None:
+    coordinator = Coordinator("q", generation=1, offsets=[0])
+    coordinator.connected(0)
+    coordinator.listed(0, 1, [])
+    coordinator.begin(0, refusals_max=1)
+    coordinator.prepared(0, "q:0:1.1", 5)
+    coordinator.voted(0, "q:0:1.1", commit=True)
+    coordinator.lost(0)
+    assert coordinator.decided() == []

@@ -193,3 +193,12 @@ def test_what_is_not_a_log_of_decisions(data: bytes, reason: str) -> None:
 def test_a_line_that_says_nothing_known(line: bytes) -> None:
     with pytest.raises(JournalError, match="f: line 2 is not a decision"):
         read_lines(state_line(DecisionHistory()) + line, "f")
+
+
+def test_the_decisions_of_the_document() -> None:
+    document = (Path(connectors.relay.__file__).parent / "DECISIONS.md").read_text(encoding="utf-8")
+    example = re.search(r"```decisions\n(.*?)```", document, re.DOTALL)
+    assert example is not None
+    history = read_lines(example[1].encode(), "f")
+    assert (history.generation, history.ends, history.commits) == (1, (120, 80), {"q:0:1.1": 0})
+    assert example[1].encode().splitlines(keepends=True)[0] == state_line(DecisionHistory(query="q", ends=(0, 0)))

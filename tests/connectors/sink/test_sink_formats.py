@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import connectors.sink
 from connectors.sink.sink_history import (
     SinkHistory,
     SinkLogError,
@@ -98,3 +102,13 @@ def test_rules_are_those_of_wallaroo() -> None:
 def test_what_is_not_a_rule(line: str) -> None:
     with pytest.raises(SettingsError, match="line 2 of the rules"):
         parse_rules(["", line])
+
+
+def test_the_log_of_the_document() -> None:
+    document = (Path(connectors.sink.__file__).parent / "SINK_LOG.md").read_text(encoding="utf-8")
+    example = re.search(r"```log\n(.*?)```", document, re.DOTALL)
+    assert example is not None
+    first, *lines = example[1].encode().splitlines()
+    assert first + b"\n" == first_line()
+    history = history_of(*lines)
+    assert (history.instance, history.end, history.rows, history.last) == ("q", 9, 2, "q:0:1.1")
