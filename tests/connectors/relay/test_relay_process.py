@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytestmark = pytest.mark.slow  # each starts three processes or more
+
+
 def lines(*rows: bytes) -> bytes:
     return b"".join(row + b"\n" for row in rows)
 
@@ -125,7 +128,6 @@ async def test_another_query_does_not_write_where_one_has_written(tmp_path: Path
         assert house.committed(0) == b"a\n"
 
 
-@pytest.mark.slow
 async def test_relay_and_sinks_are_killed_all_the_time(tmp_path: Path) -> None:
     """The driver, too, comes and goes: it runs the batch again that it was not told about, with other partitions."""
     chance = random.Random(1)
