@@ -18,7 +18,6 @@ from journal.gateway.conversation import GatewaySurroundings
 from journal.gateway.gateway import Gateway, farewell
 from journal.gateway.metrics import GatewayMetrics
 from journal.gateway.wire.limits import INSTANCE_BYTES
-from journal.service.log_bridge import bridge_logging
 from sos_client.net.dialing import tcp_dial
 from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog, Level
@@ -105,7 +104,6 @@ async def serve_relay(settings: RelaySettings) -> None:
     """Serve until told to stop. SettingsError (in a group) when it cannot begin."""
     tune_for_serving()
     log = EventLog(least=Level[settings.log_level.upper()])
-    bridge_logging(log)
     check_exposure(
         settings.listen, tls=settings.tls is not None, tokens=settings.tokens is not None, insecure=settings.insecure
     )
