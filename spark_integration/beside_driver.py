@@ -49,6 +49,8 @@ class Wanted:
     host: str
     keep_for: str | None = None
     insecure: bool = False
+    web: str | None = None
+    """HOST:PORT of the page."""
 
     @property
     def is_embedded(self) -> bool:
@@ -203,6 +205,8 @@ def programs(wanted: Wanted, credentials: RunCredentials, folder: Path) -> list[
         command += ["--create"]
     if wanted.insecure:
         command += ["--insecure"]
+    if wanted.web is not None:
+        command += ["--web", wanted.web]
     if wanted.keep_for is not None:
         command += ["--keep-for", wanted.keep_for]
     if wanted.server_authorities is not None:

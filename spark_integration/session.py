@@ -29,6 +29,9 @@ from journal.checkpoint.spark_settings import (
     spark_settings,
 )
 from sos_client.clear_text import leaves_this_host
+from sos_client.net.addresses import parse_address
+from sos_client.serving.kept_port import KeptPort
+from sos_client.settings import SettingsError
 from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
 from spark_integration.driver_jvm import SHIM_JAR, SessionError, check_jvm, submitted
 from spark_integration.jar import jar_path
@@ -44,6 +47,7 @@ _EMBEDDED_NOTICE: Final = (
     "for that.\nsos: to look inside while this runs: export SOS_SERVERS={servers} SOS_SERVICE={service} "
     "SOS_TOKEN=$(cat {token_file}); sos-journal batches sos://{volume}"
 )
+_WEB_NOTICE: Final = "sos: the page of volume {volume!r}: {url} (it asks for the token: cat {token_file})"
 
 _lock = threading.Lock()
 _running: dict[str, BesideDriver] = {}
@@ -77,6 +81,7 @@ def with_sos_checkpoints(
     directory: str | Path | None = None,
     keep_for: str | None = None,
     insecure: bool = False,
+    web: str | None = None,
 ) -> SparkSession.Builder:
     """The builder, told to keep checkpoints of `sos://VOLUME/...`; call getOrCreate() on what is returned.
 
@@ -85,7 +90,8 @@ def with_sos_checkpoints(
     `service`: starts nothing; a journal service runs at these addresses. `token` and `authorities` (certificates to
     trust, as PEM text; with them TLS is spoken) are for the servers or the service, whichever is given. `keep_for`,
     such as "7d", is how long the volume's past is kept; without it, as the volume was made: embedded, for ever.
-    Without `authorities` a token goes to this host only, unless `insecure`.
+    Without `authorities` a token goes to this host only, unless `insecure`. `web`, such as "127.0.0.1:7480", is where
+    the service that is started here serves its page; the address is printed.
 
     Where a journal service is started, a relay is, too, when the first query needs one: a sink of
     `writeStream.format("sos-connector")`. What was started ends with this process, however it ends. For a Spark Connect
@@ -96,6 +102,8 @@ def with_sos_checkpoints(
         raise SessionError("give either servers=, to start a journal service here, or service=, to use one that runs")
     if service and keep_for is not None:
         raise SessionError("keep_for= is for a service that is started here; the one that runs has --keep-for")
+    if service and web is not None:
+        raise SessionError("web= is for a service that is started here; the one that runs has --web")
     _check_exposure((*servers, *service), token=token, encrypted=insecure or authorities is not None)
     target = _target_of(builder)
     if target.is_elsewhere:
@@ -116,6 +124,7 @@ def with_sos_checkpoints(
             host=LOOPBACK if target.executors_are_here else _own_host(builder),
             keep_for=keep_for,
             insecure=insecure,
+            web=None if web is None else _web_address(web),
         )
         access = _started(wanted)
     return _configured(builder, replace(access, jar=str(jar_path())))
@@ -135,6 +144,18 @@ def default_directory(volume: str) -> Path:
     return data / "sos-checkpoints" / volume
 
 
+def _web_address(text: str) -> str:
+    """With a port: it is the same when what is started here is started again."""
+    try:
+        address = parse_address(text, what="web=")
+    except SettingsError as error:
+        raise SessionError(str(error)) from error
+    if address.port:
+        return text
+    with KeptPort(address.host) as port:
+        return str(replace(address, port=port.port))
+
+
 def _started(wanted: Wanted) -> SparkAccess:
     with _lock:
         running = _running.get(wanted.volume)
@@ -148,6 +169,10 @@ def _started(wanted: Wanted) -> SparkAccess:
                     "token_file": shlex.quote(str(running.credentials.token_file)),
                 }
                 _say(_EMBEDDED_NOTICE.format(volume=wanted.volume, directory=wanted.directory, **where))
+            if wanted.web is not None:
+                scheme = "https" if running.credentials.certificate else "http"
+                token_file = shlex.quote(str(running.credentials.token_file))
+                _say(_WEB_NOTICE.format(volume=wanted.volume, url=f"{scheme}://{wanted.web}/", token_file=token_file))
         elif running.wanted != wanted:
             raise SessionError(
                 f"volume {wanted.volume!r} is already served for this process with other settings: {running.wanted}. "

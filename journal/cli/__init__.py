@@ -29,6 +29,7 @@ VERBS: Final = {
     "repair": ("repair", "repair"),
     "claims": ("claims", "claims"),
     "rm": ("rm", "rm"),
+    "web": ("web", "web"),
 }
 
 

@@ -218,3 +218,15 @@ def test_beyond_loopback_there_is_a_certificate_and_a_token_for_the_run(tmp_path
     assert not grant.reaches("w")
     again = make_run_credentials(tmp_path, volume="v", certified_host=host)
     assert again.token != credentials.token
+
+
+@pytest.mark.parametrize(
+    ("wanted", "complaint"),
+    [
+        ({"service": ["a:1"], "web": "127.0.0.1:7480"}, "web= is for a service that is started here"),
+        ({"web": "7480"}, "web=: '7480': the port is missing"),
+    ],
+)
+def test_a_page_is_of_what_is_started_here(wanted: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(SessionError, match=re.escape(complaint)):
+        with_sos_checkpoints(SparkSession.builder.master("local"), volume="v", **wanted)

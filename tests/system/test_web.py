@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -134,6 +136,31 @@ async def test_ready_means_that_it_could_acknowledge_now(tmp_path: Path) -> None
             for server in hung:
                 server.signal(signal.SIGCONT)
         await until_ready(web)
+
+
+async def test_the_page_of_servers_that_no_service_uses(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await run_batches(cluster, 8)
+        cluster.service.kill()
+        servers = ",".join(server.address for server in cluster.servers[:2])  # the third is a member, and found
+        command = [sys.executable, "-m", "journal", "web", VOLUME, "--servers", servers, "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220
+        try:
+            assert process.stdout is not None
+            web = (await trio.to_thread.run_sync(process.stdout.readline)).split()[-1]
+            await seconds_until(web, lambda status: status["volumes"][0]["outlook"]["may_lose"] == 1, 20)
+            await seconds_until(web, lambda status: bool(status["details"][0]["queries"]), 20)
+            query = (await status_of(web))["details"][0]["queries"][0]
+            assert (query["query"], query["last_batch"], query["verdict"]["severity"]) == (QUERY, 7, "OK")
+            assert (await got(f"{web}readyz"))[0] == 200
+            dead = cluster.servers[2]
+            dead.kill()
+            await seconds_until(web, lambda status: status["volumes"][0]["outlook"]["may_lose"] == 0, 5)
+            await trio.to_thread.run_sync(dead.start)
+            await seconds_until(web, lambda status: status["volumes"][0]["outlook"]["may_lose"] == 1, 20)
+        finally:
+            process.terminate()
+            await trio.to_thread.run_sync(process.wait)
 
 
 async def test_what_the_page_shows_of_a_server(tmp_path: Path) -> None:
