@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from spark_integration.driver_jvm import SessionError
+    from spark_integration.order.by_key import in_sequence
     from spark_integration.order.errors import OrderError
     from spark_integration.order.ordered import ordered
+    from spark_integration.order.preserve import explain_order, preserve_order
+    from spark_integration.order.violations import order_violations
     from spark_integration.session import stop_beside_driver, with_sos_checkpoints
 
 __all__ = [
     "OrderError",
     "SessionError",
+    "explain_order",
+    "in_sequence",
+    "order_violations",
     "ordered",
+    "preserve_order",
     "stop_beside_driver",
     "with_sos_checkpoints",
 ]
@@ -25,7 +32,11 @@ __all__ = [
 _HOMES: Final = {
     "OrderError": "order.errors",
     "SessionError": "driver_jvm",
+    "explain_order": "order.preserve",
+    "in_sequence": "order.by_key",
+    "order_violations": "order.violations",
     "ordered": "order.ordered",
+    "preserve_order": "order.preserve",
     "stop_beside_driver": "session",
     "with_sos_checkpoints": "session",
 }

@@ -119,15 +119,24 @@ WEB_TESTS: Final = [
     "tests/sos_client/web/test_sampling.py",
 ]
 
+ORDER: Final = ["spark_integration/order/plan_*.py", "spark_integration/order/verdict_text.py"]
+ORDER_TESTS: Final = ["tests/spark_integration/order/test_plan_verdict.py"]
 
-COVERED_TESTS: Final = [*WIRE_TESTS, *JOURNAL_TESTS, *CONNECTOR_TESTS, *WEB_TESTS]
+
+COVERED_TESTS: Final = [*WIRE_TESTS, *JOURNAL_TESTS, *CONNECTOR_TESTS, *WEB_TESTS, *ORDER_TESTS]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("modules", "tests"),
-    [(WIRE, WIRE_TESTS), (JOURNAL, JOURNAL_TESTS), (CONNECTORS, CONNECTOR_TESTS), (WEB, WEB_TESTS)],
-    ids=["wire protocol", "journal", "connectors", "web"],
+    [
+        (WIRE, WIRE_TESTS),
+        (JOURNAL, JOURNAL_TESTS),
+        (CONNECTORS, CONNECTOR_TESTS),
+        (WEB, WEB_TESTS),
+        (ORDER, ORDER_TESTS),
+    ],
+    ids=["wire protocol", "journal", "connectors", "web", "order"],
 )
 def test_the_pure_modules_are_covered(modules: list[str], tests: list[str], tmp_path: Path) -> None:
     def coverage(*arguments: str) -> subprocess.CompletedProcess[str]:
