@@ -27,7 +27,7 @@ from journal.cli.views import open_copies
 from journal.copies.backups import check_moment
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, refused
-from journal.records.change import CommitChange, RenameChange, decode_change
+from journal.records.change import CommitChange, decode_change, paths_of
 from journal.records.moments import AtLsn, parse_moment
 from journal.records.paths import is_within
 from journal.records.record import Kind, Lsn
@@ -243,10 +243,8 @@ def _payload_bytes(record: Record) -> int:
 def _paths(record: Record) -> tuple[str | None, str | None]:
     if record.header.kind is Kind.HEADER:
         return None, None
-    change = decode_change(record.header, record.meta)
-    if isinstance(change, RenameChange):
-        return change.source, change.target
-    return getattr(change, "path", None), None
+    path, target, *_ = (*paths_of(decode_change(record.header, record.meta)), None, None)
+    return path, target
 
 
 def _moment(milliseconds: int | None) -> dt.datetime | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from journal.checkpoint.layout import batch_of, state_file_of
-from journal.records.change import CommitChange, PutChange, RenameChange
+from journal.records.change import content_path
 from journal.records.record import Kind
 
 if TYPE_CHECKING:
@@ -53,11 +53,9 @@ class BatchHistory:
 
     def note(self, header: RecordHeader, change: Change) -> None:
         """Take one record into account."""
-        match change:
-            case PutChange(path=path) | CommitChange(path=path) | RenameChange(target=path):
-                self._note_path(header, path)
-            case _:
-                pass
+        path = content_path(change)
+        if path is not None:
+            self._note_path(header, path)
 
     def _note_path(self, header: RecordHeader, path: str) -> None:
         found = batch_of(path)

@@ -12,8 +12,7 @@ from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import open_log
 from journal.errors import JournalCode, JournalError, refused
-from journal.records.change import RenameChange, decode_change
-from journal.records.record import Kind
+from journal.records.change import CONTENT_KINDS, content_path, decode_change
 from sos_client.command.output import (
     QUIET,
     count_text,
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
     from journal.records.change import Change
     from journal.records.record import RecordHeader
-
-_MOVING = frozenset({Kind.PUT, Kind.COMMIT, Kind.RENAME})
 
 
 @click.command()
@@ -81,7 +78,9 @@ async def last_batches(reader: VolumeReader, path: str, last: int, advance: Call
     segments: list[list[tuple[RecordHeader, Change]]] = []
     planned: dict[str, set[int]] = {}
     for start, length in sorted(reader.lengths().items(), reverse=True):
-        moving = [record async for record in reader.records(start, start + length) if record.header.kind in _MOVING]
+        moving = [
+            record async for record in reader.records(start, start + length) if record.header.kind in CONTENT_KINDS
+        ]
         segments.append([(record.header, decode_change(record.header, record.meta)) for record in moving])
         for query, number in _plans(segments[-1], path):
             planned.setdefault(query, set()).add(number)
@@ -98,7 +97,7 @@ async def last_batches(reader: VolumeReader, path: str, last: int, advance: Call
 def _plans(changes: Iterable[tuple[RecordHeader, Change]], path: str) -> Iterator[tuple[str, int]]:
     """(query, number) of each batch at or below the path that was planned."""
     for _, change in changes:
-        found = batch_of(change.target if isinstance(change, RenameChange) else getattr(change, "path", ""))
+        found = batch_of(content_path(change) or "")
         if found is not None and found[1] == "offsets" and (not path or f"{found[0]}/".startswith(f"{path}/")):
             yield found[0], found[2]
 

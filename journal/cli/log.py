@@ -32,6 +32,7 @@ from journal.records.change import (
     TrimChange,
     TruncateChange,
     decode_change,
+    paths_of,
 )
 from journal.records.paths import is_within
 from journal.records.record import Kind
@@ -174,22 +175,7 @@ def _decoded(record: Record) -> Change | SegmentHeader:
 
 
 def _paths(record: Record) -> tuple[str, ...]:
-    match _decoded(record):
-        case RenameChange(source=source, target=target):
-            return (source, target)
-        case (
-            PutChange()
-            | CommitChange()
-            | AppendChange()
-            | TruncateChange()
-            | DeleteChange()
-            | MakeDirectoryChange()
-            | RelocateChange() as change
-        ):
-            return (change.path,)
-        case ClaimChange(path=path) | ReleaseChange(path=path):
-            return (path,)
-    return ()
+    return () if record.header.kind == Kind.HEADER else paths_of(decode_change(record.header, record.meta))
 
 
 def _described(record: Record) -> dict[str, object]:

@@ -17,10 +17,10 @@ from journal.image.image import Image
 from journal.image.index_snapshot import checked_snapshot, snapshots_on_chain
 from journal.image.nodes import Extent
 from journal.records.chain_rules import lost
-from journal.records.change import CommitChange, PutChange, RenameChange, decode_change
+from journal.records.change import CONTENT_KINDS, content_path, decode_change
 from journal.records.moments import AtBatch, AtLsn, AtTime
 from journal.records.paths import join
-from journal.records.record import PAYLOAD_BYTES_MAX, Kind, Lsn
+from journal.records.record import PAYLOAD_BYTES_MAX, Lsn
 from sos_client.serving.interpreter import without_collecting
 from sos_client.wire.checksum import crc32c
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from journal.records.segment import SegmentHeader
 
 _WHOLE_PIECE_BYTES: Final = 64 << 20  # of what is wanted in memory as a whole: joining costs as much as reading
-_MOVING: Final = frozenset({Kind.PUT, Kind.COMMIT, Kind.RENAME})
 
 
 class VolumeReader:
@@ -296,11 +295,6 @@ def _queries_beyond(image: Image, batch: int) -> set[str]:
 
 def _target_of(record: Record) -> str | None:
     """The path to which a record gives content."""
-    if record.header.kind not in _MOVING:
+    if record.header.kind not in CONTENT_KINDS:
         return None
-    match decode_change(record.header, record.meta):
-        case PutChange(path=path) | CommitChange(path=path):
-            return path
-        case RenameChange(target=target):
-            return target
-    return None
+    return content_path(decode_change(record.header, record.meta))

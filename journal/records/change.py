@@ -184,6 +184,37 @@ Change: TypeAlias = (
     | ReleaseChange
 )
 
+CONTENT_KINDS: Final = frozenset({Kind.PUT, Kind.COMMIT, Kind.RENAME})
+"""Records after which a path has content that it had not before, whole: who looks for these need decode no others."""
+
+
+def content_path(change: Change) -> str | None:
+    """The path that gets content by this, if it is of `CONTENT_KINDS`."""
+    match change:
+        case PutChange(path=path) | CommitChange(path=path) | RenameChange(target=path):
+            return path
+    return None
+
+
+def paths_of(change: Change) -> tuple[str, ...]:
+    """Every path that the record names, a rename's source first."""
+    match change:
+        case RenameChange(source=source, target=target):
+            return source, target
+        case (
+            PutChange(path=path)
+            | CommitChange(path=path)
+            | AppendChange(path=path)
+            | TruncateChange(path=path)
+            | DeleteChange(path=path)
+            | MakeDirectoryChange(path=path)
+            | RelocateChange(path=path)
+            | ClaimChange(path=path)
+            | ReleaseChange(path=path)
+        ):
+            return (path,)
+    return ()
+
 
 def _number(value: object) -> int:
     if type(value) is not int or not 0 <= value <= NUMBER_MAX:

@@ -13,11 +13,10 @@ import trio
 
 from journal.checkpoint.layout import batch_of
 from journal.records.change import (
+    CONTENT_KINDS,
     ClaimChange,
-    CommitChange,
-    PutChange,
     ReleaseChange,
-    RenameChange,
+    content_path,
     decode_change,
 )
 from journal.records.record import Kind
@@ -36,7 +35,7 @@ RECORDS_AT_ONCE: Final = 50
 QUIET_PAUSE_SECONDS: Final = 0.005
 BUSY_PAUSE_SECONDS: Final = 0.2
 """Between so many records: a quarter of a per cent of the processor while many batches are written."""
-_LOOKED_AT: Final = frozenset({Kind.PUT, Kind.COMMIT, Kind.RENAME, Kind.CLAIM, Kind.RELEASE})
+_LOOKED_AT: Final = CONTENT_KINDS | {Kind.CLAIM, Kind.RELEASE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +110,10 @@ class LogPast:
         if header.kind not in _LOOKED_AT:
             return
         change = decode_change(header, record.meta)
+        content = content_path(change)
+        if content is not None and ("offsets/" in content or "commits/" in content):
+            self._note_batch(content, header.time_ms)
         match change:
-            case PutChange(path=path) | CommitChange(path=path) | RenameChange(target=path):
-                if "offsets/" in path or "commits/" in path:
-                    self._note_batch(path, header.time_ms)
             case ClaimChange(path=path, application=application):
                 self._happen(set(), header.time_ms, "claim", f"{path or '/'} by {application}")
             case ReleaseChange(path=path):
