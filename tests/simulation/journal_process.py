@@ -23,7 +23,8 @@ from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from journal.owner.journal import Journal
     from tests.fakes.simulated_connection import SimulatedStream
@@ -80,8 +81,27 @@ def _silent_log(world: World) -> EventLog:
     return EventLog(write=lambda _: None, clock=world.wall_clock)
 
 
-async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDisk) -> None:
-    """Keep the volume and serve it until cancelled (a crash) or until `host.stop_wanted` is set (SIGTERM)."""
+@asynccontextmanager
+async def _nothing_beside(_: Journal) -> AsyncIterator[None]:
+    yield
+
+
+async def _nothing_first() -> None:
+    pass
+
+
+async def serve_volume(
+    plan: ServingPlan,
+    host: SimulatedHost,
+    disk: SimulatedDisk,
+    *,
+    beside: Callable[[Journal], AbstractAsyncContextManager[None]] = _nothing_beside,
+    stop_first: Callable[[], Awaitable[None]] = _nothing_first,
+) -> None:
+    """Keep the volume and serve it until cancelled (a crash) or until `host.stop_wanted` is set (SIGTERM).
+
+    `beside` is entered while this process owns the volume, `stop_first` awaited before it stops.
+    """
     world, chance = host.world, random.Random(host.chance.random())
     log = _silent_log(world)
 
@@ -99,7 +119,8 @@ async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDi
             )
             async with opening as journal:
                 world.note("took over", f"{host.name} epoch {journal.epoch} at {journal.acknowledged_lsn}")
-                yield journal
+                async with beside(journal):
+                    yield journal
 
     dial = partial(world.dial, source=host.name)
     address = f"{host.name}:{SERVICE_PORT}"
@@ -137,6 +158,7 @@ async def serve_volume(plan: ServingPlan, host: SimulatedHost, disk: SimulatedDi
         for task in (gateway.run, accept, keep):
             nursery.start_soon(task)
         await host.stop_wanted.wait()
+        await stop_first()
         listener.close()
         await gateway.stop()
         nursery.cancel_scope.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tests.simulation.journal_archive import Archive
 from tests.simulation.journal_model import History
@@ -12,19 +12,33 @@ from tests.simulation.process import SimulatedHost
 from tests.simulation.server_process import serve
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     import trio
 
-    from tests.simulation.journal_actors import Driver
+    from tests.fakes.simulated_disk import SimulatedDisk
     from tests.simulation.journal_scenario import Scenario
     from tests.simulation.world import World
 
+    ServePlan = Callable[[ServingPlan, SimulatedHost, SimulatedDisk], Awaitable[None]]
+
 SERVICES = ("x", "y")
+
+
+class Client(Protocol):
+    """A process that uses the volume."""
+
+    @property
+    def name(self) -> str: ...
+
+    def crash(self) -> None:
+        """It dies here."""
 
 
 class JournalStage:
     """One run's hosts. Chance here is that of the faults."""
 
-    def __init__(self, world: World, scenario: Scenario) -> None:
+    def __init__(self, world: World, scenario: Scenario, serve_plan: ServePlan = serve_volume) -> None:
         self.world = world
         self.scenario = scenario
         self.chance = world.chance("faults")
@@ -38,13 +52,13 @@ class JournalStage:
         )
         self.servers = {name: SimulatedHost(world, name, serve) for name in scenario.hosts}
         self.services = {
-            name: SimulatedHost(world, name, partial(serve_volume, self.plan))
+            name: SimulatedHost(world, name, partial(serve_plan, self.plan))
             for name in SERVICES[: scenario.profile.services]
         }
         self.archive = Archive(world, scenario.hosts, self.services)
         self.lost: set[str] = set()
         """Servers that may not have any more what they once had: never more members than the promise allows."""
-        self.drivers: list[Driver] = []
+        self.drivers: list[Client] = []
 
     def start_servers(self, nursery: trio.Nursery) -> None:
         """Start again what has ended by itself, as a supervisor does."""

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.simulation.ingest_bugs import INGEST_BUGS
 from tests.simulation.journal_bugs import JOURNAL_BUGS
 from tests.simulation.runner import HALVES, simulate_in_order
 from tests.simulation.server_bugs import SERVER_BUGS
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from tests.simulation.planting import PlantedBug
     from tests.simulation.report import RunReport
 
-BUGS: Final[dict[str, tuple[PlantedBug, ...]]] = {"server": SERVER_BUGS, "journal": JOURNAL_BUGS}
+BUGS: Final[dict[str, tuple[PlantedBug, ...]]] = {
+    "server": SERVER_BUGS,
+    "journal": JOURNAL_BUGS,
+    "ingest": INGEST_BUGS,
+}
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "testing.md"
 BEGIN: Final = "<!-- planted bugs: written by `make planted-bugs` -->"
 END: Final = "<!-- end of planted bugs -->"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.simulation.ingest_run import simulate_ingest
 from tests.simulation.journal_run import simulate_journal
 from tests.simulation.server_run import simulate_server
 
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
     from tests.simulation.report import RunReport
 
-HALVES: Final[dict[str, Callable[..., RunReport]]] = {"server": simulate_server, "journal": simulate_journal}
+HALVES: Final[dict[str, Callable[..., RunReport]]] = {
+    "server": simulate_server,
+    "journal": simulate_journal,
+    "ingest": simulate_ingest,
+}
 """What can be simulated."""
 
 
