@@ -18,7 +18,7 @@ from connectors.ingest.persistent_changes import PersistentChanges
 from connectors.ingest.recovery import VolumeFiles, check_format, not_ingest, stored_log
 from connectors.ingest.retention import MessageFile
 from connectors.wire.limits import MESSAGE_FRAME_BYTES_MAX
-from journal.errors import JournalCode, JournalError
+from journal.errors import JournalCode, JournalError, SupersededError
 from journal.gateway.metrics import Histogram
 from journal.volume import PUT_BYTES_MAX, PathClaim
 from sos_client.wire.limits import LENGTH_BYTES
@@ -62,7 +62,7 @@ class IngestLog:
         self._deletions = PersistentChanges()  # beside the others
         self._files: dict[int, MessageFile] = {}  # in order
         self._streams_files: list[int] = []
-        self._claim: PathClaim | None = None
+        self._claim = PathClaim(start_time=0, application=APPLICATION)
         self._file: FileStatus | None = None  # that blocks are added to
         self._file_first = 0
         self._file_blocks = 0
@@ -122,15 +122,20 @@ class IngestLog:
             await self._put(places.FORMAT_FILE, places.FORMAT_TEXT)
 
     async def _claim_log(self) -> None:
-        """Nobody else writes where this log writes, whatever rights they have on the volume."""
-        start_time = self._wall_ms()
+        """Nobody else writes where this log writes, whatever rights they have on the volume.
+
+        Listeners are kept apart by owning the volume, so they need no times of their own, which the clock might deny.
+        """
         for path in (places.LOG, places.STREAMS, places.LISTENER):
-            page = await self._volume.claims(after=path[:-1])
-            present = [one.claim.start_time for one in page.claims if one.path == path]
-            start_time = max(start_time, *(time + 1 for time in present), 0)
-        self._claim = PathClaim(start_time=start_time, application=APPLICATION)
-        for path in (places.LOG, places.STREAMS, places.LISTENER):
-            await self._volume.claim(path, self._claim, operation=self._changes.next_operation())
+            try:
+                await self._volume.claim(path, self._claim, operation=self._changes.next_operation())
+            except SupersededError as error:
+                if error.code is not JournalCode.FENCED:
+                    raise
+                before = error.fields["start_time"]
+                assert isinstance(before, int)
+                self._claim = PathClaim(start_time=before + 1, application=APPLICATION)
+                await self._volume.claim(path, self._claim, operation=self._changes.next_operation())
 
     # ── what comes in ─────────────────────────────────────────────────────────────────────────────────────────────────
 

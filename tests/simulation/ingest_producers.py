@@ -157,6 +157,7 @@ class _RivalConnection:
         self._credits_max = CREDITS
         self._asked: dict[int, int] = {}
         self._reigns: dict[int, Reign] = {}
+        self._ended: dict[int, Reign] = {}  # whose end is not acknowledged, or was
         self._last: dict[int, int] = {}
 
     async def talk(self) -> None:
@@ -191,7 +192,7 @@ class _RivalConnection:
                 frames.append(self._notify(stream_id))
             elif self._chance.random() < 0.05:
                 frames.append(EosFrame(stream_id=stream_id))
-                del self._reigns[stream_id]  # what an acknowledgement says of it later is not looked at
+                self._ended[stream_id] = self._reigns.pop(stream_id)
             elif self._credits:
                 self._credits -= 1
                 frames.append(self._message(self._reigns[stream_id]))
@@ -241,8 +242,9 @@ class _RivalConnection:
             self._credits <= self._credits_max, f"{self._sender} has {self._credits} credits of {self._credits_max}"
         )
         for stream_id, point in points:
-            if stream_id in self._reigns:
-                self._ledger.acknowledge(self._reigns[stream_id], point)
+            reign = self._reigns.get(stream_id) or self._ended.get(stream_id)
+            if reign is not None:
+                self._ledger.acknowledge(reign, point)
                 self._rival.acknowledged += 1
                 self._world.note("acknowledged", f"{self._sender} {stream_id} {point}")
 
