@@ -50,7 +50,7 @@ class Content:
             at += extent.length
 
     async def extent(self, extent: Extent) -> bytes:
-        """The bytes. DAMAGED if a copy has others, LOST if no member has them, UNAVAILABLE if some are silent."""
+        """The bytes. UNAVAILABLE while a member is silent that may have them, else DAMAGED (a copy has others) or LOST."""
         near = self._in_memory(extent)
         if near is None:
             near = await self._journal.local.read(extent.object, extent.offset, extent.length)
@@ -66,7 +66,7 @@ class Content:
         return self._journal.log.tail.find(name.start + extent.offset, extent.length)
 
     async def _fetch(self, extent: Extent) -> bytes:
-        failure: JournalError | None = None
+        trouble: JournalError | None = None
         silent = dict.fromkeys(self._journal.replicas.replicas)
         await self._journal.replicas.wait_connected()
         for replica in list(self._journal.replicas.connected()):
@@ -75,21 +75,22 @@ class Content:
                 continue
             try:
                 data = await copy.read(extent.object, extent.offset, extent.length)
-            except JournalError as error:
-                failure = failure or error
+            except UnavailableError:
                 continue
+            except JournalError as error:
+                trouble = trouble or error
+                data = b""
             del silent[replica.member]
             if is_whole(extent, data):
                 await self._journal.local.keep(extent.object, extent.offset, data)
                 return data
             if data:
-                failure = damaged(f"{copy.label} has damaged bytes in {extent.object} at {extent.offset}")
-        if failure is not None:
-            raise failure
+                trouble = damaged(f"{copy.label} has damaged bytes in {extent.object} at {extent.offset}")
         if silent:
-            message = f"no member that answers now has {extent.object}; not asked: {', '.join(map(str, silent))}"
+            what = f" ({trouble.message})" if trouble else ""
+            message = f"no member that answers now has {extent.object}{what}; not asked: {', '.join(map(str, silent))}"
             raise UnavailableError(JournalCode.UNAVAILABLE, message)
-        raise DamagedJournalError(JournalCode.LOST, f"LOST: no member has {extent.object}")
+        raise trouble or DamagedJournalError(JournalCode.LOST, f"LOST: no member has {extent.object}")
 
 
 def is_whole(extent: Extent, data: bytes) -> bool:

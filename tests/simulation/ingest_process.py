@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from connectors.ingest.ingest_log import IngestLog
+from connectors.listener.admission import SourceAdmission
 from connectors.listener.settings import ProtocolSettings
 from connectors.listener.sources import Sources
 from journal.nurseries import background
+from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
-from tests.simulation.journal_process import ServingPlan, serve_volume
+from tests.simulation.journal_process import VOLUME, ServingPlan, serve_volume
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,9 +53,11 @@ class _ListenerProcess:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self._name = name
+        access = AccessRules(None)
         self.sources = Sources(
             ProtocolSettings(credits=CREDITS, streams_max=8, hello_seconds=2.0),
             EventLog(write=lambda _: None, clock=world.wall_clock),
+            SourceAdmission(volume=VOLUME, cookie=b"", access=access, wall_clock=world.wall_clock),
         )
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError
+from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, damaged
 from journal.image.nodes import Extent
 from journal.owner.content import Content
 from sos_client.wire.checksum import crc32c
@@ -20,17 +20,19 @@ EXTENT = Extent(object=SEGMENT, offset=0, length=len(BYTES), crc=crc32c(BYTES))
 class OneCopy:
     label = "a copy"
 
-    def __init__(self, held: bytes) -> None:
+    def __init__(self, held: bytes | JournalError) -> None:
         self.held = held
 
     async def read(self, _: str, offset: int, length: int) -> bytes:
+        if isinstance(self.held, JournalError):
+            raise self.held
         return self.held[offset : offset + length]
 
 
 class Replicas:
     """Members, of whom some answer."""
 
-    def __init__(self, **held: bytes | None) -> None:
+    def __init__(self, **held: bytes | JournalError | None) -> None:
         copies = {member: None if one is None else OneCopy(one) for member, one in held.items()}
         self.replicas = {member: SimpleNamespace(member=member, copy=copy) for member, copy in copies.items()}
 
@@ -49,7 +51,7 @@ class NothingHere:
         pass
 
 
-async def read(**held: bytes | None) -> bytes:
+async def read(**held: bytes | JournalError | None) -> bytes:
     journal: Any = SimpleNamespace(replicas=Replicas(**held), local=NothingHere(), epoch=5)
     return await Content(journal).extent(EXTENT)
 
@@ -70,7 +72,21 @@ async def test_bytes_are_not_lost_while_a_member_has_not_been_asked() -> None:
     assert unavailable.value.code is JournalCode.UNAVAILABLE
 
 
-async def test_other_bytes_are_damage() -> None:
-    with pytest.raises(JournalError) as damaged:
-        await read(a=b"", b=b"other stuff", c=None)
-    assert damaged.value.code is JournalCode.DAMAGED
+ROTTEN = damaged("c has rotten bytes")
+GONE = UnavailableError(JournalCode.UNAVAILABLE, "c does not answer")
+
+
+@pytest.mark.parametrize("held", [b"other stuff", ROTTEN])
+async def test_other_bytes_are_damage(held: bytes | JournalError) -> None:
+    with pytest.raises(DamagedJournalError) as caught:
+        await read(a=b"", b=held, c=b"")
+    assert caught.value.code is JournalCode.DAMAGED
+
+
+@pytest.mark.parametrize("held", [b"other stuff", ROTTEN])
+@pytest.mark.parametrize("silent", [None, GONE])
+async def test_damage_is_not_the_last_word_while_a_member_is_silent(
+    held: bytes | JournalError, silent: JournalError | None
+) -> None:
+    with pytest.raises(UnavailableError, match=r"(damaged|rotten) bytes.*; not asked: b$"):
+        await read(a=held, b=silent, c=b"")
