@@ -50,7 +50,7 @@ class Content:
             at += extent.length
 
     async def extent(self, extent: Extent) -> bytes:
-        """The bytes. UNAVAILABLE while a member is silent that may have them, else DAMAGED (a copy has others) or LOST."""
+        """The bytes. UNAVAILABLE while a member is silent that may have them, else DAMAGED (other bytes) or LOST."""
         near = self._in_memory(extent)
         if near is None:
             near = await self._journal.local.read(extent.object, extent.offset, extent.length)

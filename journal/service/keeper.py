@@ -231,6 +231,8 @@ class VolumeKeeper:
         heard, given_back = trio.current_time(), False
         while True:
             found, where = await self._board.look_up(self.name)
+            if where == self._board.address and not self._standby:
+                where = None  # what this service wrote when it had the volume; a claim as high has taken it since
             if found >= epoch:
                 if where == GIVEN_BACK and given_back:
                     return epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from connectors.ingest import ingest_log
+from connectors.ingest import recovery
 from connectors.ingest.ingest_log import IngestLog
 from connectors.ingest.known_streams import KnownStreams
 from connectors.listener.active_streams import ActiveStreams
@@ -133,7 +133,7 @@ INGEST_BUGS: Final = (
     PlantedBug(
         name="snapshot without the tail",
         breaks="a new listener's table of streams is that of the newest file of streams, without what came after it",
-        plant=replaced(ingest_log, "replay", _nothing),
+        plant=replaced(recovery, "replay", _nothing),
     ),
     PlantedBug(
         name="a sequence number twice",

@@ -12,7 +12,7 @@ from connectors.ingest.ingest_log import IngestLog
 from connectors.listener.admission import SourceAdmission
 from connectors.listener.settings import ProtocolSettings
 from connectors.listener.sources import Sources
-from journal.nurseries import background
+from sos_client.nurseries import background
 from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
 from tests.simulation.journal_process import VOLUME, ServingPlan, serve_volume

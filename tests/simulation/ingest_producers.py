@@ -24,8 +24,8 @@ from connectors.wire.frames import (
 from connectors.wire.limits import FRAME_BYTES_MAX, NOTHING_SEEN
 from journal.errors import JournalError
 from journal.gateway.client.client import open_volume
-from journal.nurseries import background
 from sos_client.net.dialing import FOREIGN_ERRORS
+from sos_client.nurseries import background
 from sos_client.wire.frames import FrameSplitter
 from tests.connectors.wallaroo_source import stored_rows
 from tests.simulation.ingest_model import payload_of

@@ -245,7 +245,7 @@ class _ServerRun:
     def _disarm(self) -> None:
         faults = self.server.faults = DiskFaults()
         self.world.network.heal()
-        self.world.network.faults = NetworkFaults()
+        self.world.network.faults = NetworkFaults(slow_seconds=self.profile.slow_seconds)
         self.server.drive.capacity_bytes = self.profile.capacity_bytes
         assert not faults.error_rates
 

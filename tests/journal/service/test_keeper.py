@@ -265,6 +265,24 @@ async def test_a_claim_that_nobody_followed_up_is_no_owner(nursery: trio.Nursery
     assert keeper.owned() is opening.opened[1]
 
 
+async def test_a_claim_as_high_as_ours_that_nobody_followed_up_is_no_owner(
+    nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    """It was granted by a member that had not granted ours yet; what is written down for its epoch is our address."""
+    opening = Opening()
+    keeper = opening.keeper()
+    nursery.start_soon(keeper.run)
+    await keeper.settled.wait()
+    epoch = opening.opened[0].epoch
+    opening.board.known = (epoch, opening.board.address)
+    opening.opened[0].lose(journal_error(JournalCode.NOT_OWNER, "somebody has it", {"epoch": epoch}))
+    await trio.sleep(UNCLAIMED_SECONDS - 1)
+    with pytest.raises(JournalError, match="ask the other services"):
+        keeper.owned()
+    await trio.sleep(5)
+    assert keeper.owned() is opening.opened[1]
+
+
 async def test_a_standby_has_at_once_what_is_given_back(nursery: trio.Nursery, autojump_clock: Clock) -> None:
     """Whoever asks for it makes it look, and is kept waiting until it has it."""
     opening = Opening()
