@@ -150,7 +150,7 @@ class RunningListener:
                 "ingest", volume=volume, next_sequence=ingest.next_sequence, streams=len(ingest.durable.names)
             )
             upkeep = Upkeep(
-                journal, ingest, self._settings.retention, wall_ms=wall_ms, log=self._log, drain=self._drain
+                journal, ingest, self._settings.retention, now_ms=journal.now_ms, log=self._log, drain=self._drain
             )
             await upkeep.look()
             nursery.start_soon(ingest.run)

@@ -37,17 +37,20 @@ class Upkeep:
         ingest: IngestLog,
         retention: MessageRetention,
         *,
-        wall_ms: Callable[[], int],
+        now_ms: Callable[[], int],
         log: EventLog,
         drain: Callable[[str], None],
     ) -> None:
-        """`drain` is called with an address when somebody wants all sources to go there."""
+        """`drain` is called with an address when somebody wants all sources to go there.
+
+        `now_ms` is the volume's clock, which gave its files their times: it does not follow who sets a clock at once.
+        """
         self.readers: list[ReaderPosition] = []
         self.oldest_received_ms: int | None = None
         self.retention = retention
         self._volume = volume
         self._ingest = ingest
-        self._wall_ms = wall_ms
+        self._now_ms = now_ms
         self._log = log
         self._drain = drain
         self._seen: dict[str, tuple[FileStatus, ReaderPosition]] = {}
@@ -83,7 +86,7 @@ class Upkeep:
             readers=[reader.needs for reader in self.readers],
             streams_from=self._ingest.streams_from,
             retention=self.retention,
-            now_ms=self._wall_ms(),
+            now_ms=self._now_ms(),
         )
         await self._ingest.delete_files(gone)
         if gone:

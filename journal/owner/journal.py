@@ -112,6 +112,9 @@ class Journal:
         await self.replicas.stopped.wait()
         return self.replicas.why_stopped()
 
+    def now_ms(self) -> int:
+        return self.log.now_ms()
+
     def statistics(self) -> VolumeStatistics:
         """How it stands, for metrics."""
         return VolumeStatistics(

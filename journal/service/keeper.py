@@ -62,6 +62,9 @@ class OwnedVolume(ServedVolume, Protocol):
     def holder(self) -> bytes:
         """Which writer process this is."""
 
+    def now_ms(self) -> int:
+        """The volume's own clock, which gives files their times and does not follow at once who sets a clock."""
+
     async def wait_lost(self) -> JournalError:
         """Return, with the reason, when this process can no longer write the volume."""
 

@@ -47,7 +47,7 @@ class Looked:
             house.volume,
             self.ingest,
             retention,
-            wall_ms=lambda: now_ms,
+            now_ms=lambda: now_ms,
             log=EventLog(write=lambda _: None),
             drain=self.drained.append,
         )

@@ -289,6 +289,9 @@ class MemoryVolume:
     async def describe(self) -> VolumeDescription:
         return VolumeDescription(servers=("a:7400", "b:7400"), retention_seconds=3600, retention_bytes=0)
 
+    def now_ms(self) -> int:
+        return max(self._last_ms, time.time_ns() // 1_000_000)
+
     async def wait_lost(self) -> JournalError:
         await self.losing.wait()
         assert self.lost is not None
