@@ -15,7 +15,7 @@ from connectors.listener.sources import Sources
 from sos_client.nurseries import background
 from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
-from tests.simulation.journal_process import VOLUME, ServingPlan, serve_volume
+from tests.simulation.journal_process import VOLUME, ServingPlan, accept_all, serve_volume
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -84,18 +84,11 @@ async def serve_listener(plan: ServingPlan, host: SimulatedHost, disk: Simulated
     listener = host.world.network.listen(f"{host.name}:{SOURCES_PORT}")
     async with trio.open_nursery() as nursery:
 
-        async def accept() -> None:
-            while not listener.closed:
-                try:
-                    nursery.start_soon(process.converse, await listener.accept())
-                except trio.ClosedResourceError:
-                    return
-
         async def stop() -> None:
             listener.close()
             await process.sources.stop()
 
         nursery.start_soon(process.sources.run)
-        nursery.start_soon(accept)
+        nursery.start_soon(accept_all, nursery, listener, process.converse)
         await serve_volume(plan, host, disk, beside=process.ingesting, stop_first=stop)
         nursery.cancel_scope.cancel()

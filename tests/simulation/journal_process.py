@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from journal.owner.journal import Journal
     from tests.fakes.simulated_connection import SimulatedStream
     from tests.fakes.simulated_disk import SimulatedDisk
+    from tests.fakes.simulated_network import SimulatedListener
     from tests.simulation.process import SimulatedHost
     from tests.simulation.world import World
 
@@ -127,41 +128,48 @@ async def serve_volume(
     board = ServerBoard(servers=plan.servers, address=address, log=log, dial=dial)
     answers, standby = partial(is_alive, dial=dial), plan.standby == host.name
     keeper = VolumeKeeper(VOLUME, open_volume=open_one, board=board, is_alive=answers, log=log, standby=standby)
-    gateway = Gateway(
-        GatewaySurroundings(
-            volumes=VolumeKeepers([keeper]),
-            access=AccessRules(None),
-            log=log,
-            metrics=GatewayMetrics(),
-            identity=chance.randbytes(16),
-            wall_clock=world.wall_clock,
-        )
-    )
+    gateway = _gateway(world, keeper, log, identity=chance.randbytes(16))
     listener = world.network.listen(address)
     async with trio.open_nursery() as nursery:
 
         async def talk(stream: SimulatedStream) -> None:
             await world.serve(stream, partial(gateway.talk, peer=stream.connection.hosts[0]))
 
-        async def accept() -> None:
-            while not listener.closed:
-                try:
-                    nursery.start_soon(talk, await listener.accept())
-                except trio.ClosedResourceError:
-                    return
-
         async def keep() -> None:
             await keeper.run()
             host.refused_to_start = str(keeper.failure)
             world.note("gave up", f"{host.name} {keeper.failure}")
 
-        for task in (gateway.run, accept, keep):
-            nursery.start_soon(task)
+        nursery.start_soon(gateway.run)
+        nursery.start_soon(accept_all, nursery, listener, talk)
+        nursery.start_soon(keep)
         await host.stop_wanted.wait()
         await stop_first()
         listener.close()
         await gateway.stop()
         nursery.cancel_scope.cancel()
+
+
+async def accept_all(
+    nursery: trio.Nursery, listener: SimulatedListener, talk: Callable[[SimulatedStream], Awaitable[None]]
+) -> None:
+    """Start a conversation for each connection, until the listener is closed."""
+    with suppress(trio.ClosedResourceError):
+        while not listener.closed:
+            nursery.start_soon(talk, await listener.accept())
+
+
+def _gateway(world: World, keeper: VolumeKeeper, log: EventLog, *, identity: bytes) -> Gateway:
+    return Gateway(
+        GatewaySurroundings(
+            volumes=VolumeKeepers([keeper]),
+            access=AccessRules(None),
+            log=log,
+            metrics=GatewayMetrics(),
+            identity=identity,
+            wall_clock=world.wall_clock,
+        )
+    )
 
 
 @asynccontextmanager
