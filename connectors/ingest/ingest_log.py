@@ -38,6 +38,8 @@ INTAKE_BYTES_MAX: Final = 16 << 20
 """What may wait to be written before senders are no longer read."""
 STREAMS_EVERY: Final = 4
 """The log grows by so many times the size of a file of streams before the next one: they are a fifth of all bytes."""
+SLOW_SECONDS: Final = 2.0
+"""A commit that takes longer waits for somebody."""
 APPLICATION: Final = "sos-connector listen"
 
 
@@ -71,6 +73,7 @@ class IngestLog:
         self._wanted = trio.Event()
         self._room = trio.Event()
         self._writing = False
+        self._writing_since = 0.0
         self._settled = trio.Event()
 
     @property
@@ -80,8 +83,11 @@ class IngestLog:
 
     @property
     def waits_for(self) -> str:
-        """Why what has come cannot be written now; empty: it can."""
-        return self._changes.waits_for
+        """Why what has come is not durable yet; empty: it will be in a moment."""
+        seconds = trio.current_time() - self._writing_since
+        if self._changes.waits_for or not self._writing or seconds < SLOW_SECONDS:
+            return self._changes.waits_for
+        return f"they have not acknowledged anything for {seconds:.0f} s"
 
     @property
     def deletion_waits_for(self) -> str:
@@ -165,12 +171,12 @@ class IngestLog:
         intake, self.intake = self.intake, Intake()
         self._room.set()
         self._room = trio.Event()
-        self._writing, began = True, trio.current_time()
+        self._writing, self._writing_since = True, trio.current_time()
         await self._roll()
         for frames, rows in intake.blocks(BLOCK_FRAMES_BYTES_MAX):
             await self._write(frames, rows)
         intake.settle(self.durable)
-        self.commit_seconds.observe(trio.current_time() - began)
+        self.commit_seconds.observe(trio.current_time() - self._writing_since)
         self._writing = False
         self._settled.set()
         self._settled = trio.Event()

@@ -155,7 +155,9 @@ class SourceSession:
             return "the peer, which does not read what it is told"
         if self._asked_for and self._registry is not None:
             return self._registry.waits_for or "the stream registry"
-        return self._log.stopped_by
+        if self._log.waits_for:
+            return f"the SOS servers: {self._log.waits_for}"
+        return self._log.held_back
 
     async def run(self) -> str:
         """Talk until either side ends it; says why it ended."""

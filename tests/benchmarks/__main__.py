@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from tests.benchmarks import growth, journal_suite, memory_suite, profile, recovery_suite, server_suite, spark_suite
+from tests.benchmarks import (
+    connector_suite,
+    growth,
+    journal_suite,
+    memory_suite,
+    profile,
+    recovery_suite,
+    server_suite,
+    spark_suite,
+)
 from tests.benchmarks.comparison import Report
 from tests.benchmarks.load_generator import BUILD
 from tests.benchmarks.machine import write_machine
@@ -34,6 +43,7 @@ SUITES: dict[str, Callable[[Report, Path, float], None]] = {
     "streaming": server_suite.streaming,
     "reads": server_suite.reads,
     "journal": journal_suite.puts,
+    "connectors": connector_suite.messages,
     "restart": recovery_suite.restart,
     "new-machine": recovery_suite.new_machine,
     "memory": memory_suite.memory,

@@ -33,6 +33,8 @@ def serving(name: str, command: list[str], directory: Path) -> Iterator[Running]
         assert process.stdout is not None
         deadline = time.monotonic() + START_SECONDS_MAX
         line = process.stdout.readline().decode()
+        if line.startswith("files "):  # a listener says first where its readers are served
+            line = process.stdout.readline().decode()
         if not line.startswith("ready ") or time.monotonic() > deadline:
             tail = (directory / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-2000:]
             raise RuntimeError(f"{name} did not start: {line}{tail}")

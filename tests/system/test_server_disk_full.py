@@ -24,9 +24,9 @@ PIECE: Final = bytes(range(256)) * 1024
 
 
 @contextmanager
-def small_disk(place: Path) -> Iterator[Path]:
+def small_disk(place: Path, size: int = DISK_BYTES) -> Iterator[Path]:
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting a small tmpfs is not allowed here")
     try:
