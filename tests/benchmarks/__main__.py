@@ -44,6 +44,8 @@ SUITES: dict[str, Callable[[Report, Path, float], None]] = {
     "reads": server_suite.reads,
     "journal": journal_suite.puts,
     "connectors": connector_suite.messages,
+    "connectors-restart": connector_suite.restart,
+    "connectors-memory": connector_suite.memory,
     "restart": recovery_suite.restart,
     "new-machine": recovery_suite.new_machine,
     "memory": memory_suite.memory,
