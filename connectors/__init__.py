@@ -1,11 +1,15 @@
 """Wallaroo's connector protocol: replayable producers in, two-phase-commit consumers out.
 
-`open_source` is for programs that send streams; the command `sos-connector` has the rest.
+`open_source` is for programs that send streams, `serve_sink` for those that take what a query makes; the command
+`sos-connector` has the rest.
 """
 
 from __future__ import annotations
 
+from connectors.sink.serve import serve_sink
+from connectors.sink.sink_history import SinkTransaction
+from connectors.sink.sink_session import SinkRow
 from connectors.source.source import OpenStream, Source, open_source
 from connectors.source.source_link import ListenerRefusedError
 
-__all__ = ["ListenerRefusedError", "OpenStream", "Source", "open_source"]
+__all__ = ["ListenerRefusedError", "OpenStream", "SinkRow", "SinkTransaction", "Source", "open_source", "serve_sink"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from connectors.cli.relay_status import show_relay
 from connectors.ingest import places
 from connectors.ingest.recovery import VolumeFiles, check_format, not_ingest, stored_log, stored_readers
 from connectors.ingest.report import volume_report
@@ -27,6 +29,7 @@ from sos_client.command.output import (
     size_text,
     time_text,
 )
+from sos_client.command.parameters import OneAddress
 from sos_client.command.running import run_async
 from sos_client.printable import printable
 
@@ -40,21 +43,30 @@ EXAMPLES: Final = """\b
 Examples:
   sos-connector status clicks --service 127.0.0.1:7432
   sos-connector status clicks --service 127.0.0.1:7432 --json
-  sos-connector status clicks --servers a:7400,b:7400,c:7400     (when no listener runs)"""
+  sos-connector status clicks --servers a:7400,b:7400,c:7400     (when no listener runs)
+  sos-connector status --relay 127.0.0.1:7433"""
 
 
 @click.command("status", epilog=EXAMPLES)
-@click.argument("location", metavar="VOLUME", type=LocationType())
+@click.argument("location", metavar="[VOLUME]", type=LocationType(), required=False)
+@click.option("--relay", type=OneAddress(), help="Show a relay: transactions in doubt, and who is waited for.")
 @click.option("--all", "everything", is_flag=True, help=f"All streams and connections, not only {ROWS_SHOWN}.")
 @style_options
 @access_options
-def status_command(*, location: Location, everything: bool, style: Style, access: Access) -> None:
+def status_command(
+    *, location: Location | None, relay: str | None, everything: bool, style: Style, access: Access
+) -> None:
     """Show who sends, how far each stream is, who reads, how far behind, and who waits for whom.
 
     --service is what `listen` prints as `files`. Of connections, credits and waiting only the running listener knows;
     from the servers (--servers) or a backup (--dir) comes the rest.
     """
-    run_async(_status, location.volume, everything, style, access)
+    if (location is None) == (relay is None):
+        raise click.UsageError("name an ingest volume, or a relay: --relay HOST:PORT")
+    if location is not None:
+        run_async(_status, location.volume, everything, style, access)
+    if relay is not None:
+        run_async(partial(show_relay, relay, access, as_json=style.json))
 
 
 async def _status(volume: str, everything: bool, style: Style, access: Access) -> None:  # noqa: FBT001

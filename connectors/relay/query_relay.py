@@ -73,11 +73,13 @@ class QueryRelay:
             SinkLink(number, address, dial=dial, hello=hello, events=self, rows=self._rows_of)
             for number, address in enumerate(manifest.sinks)
         ]
+        self._claimed = [0] * len(self.links)
         self._rows: BatchRows | None = None
         self._row_count = 0
         self._nursery: trio.Nursery | None = None
         self._outcome = trio.Event()
         self._failure: JournalError | None = None
+        self._asked = False
         self._started = trio.current_time()
 
     @property
@@ -114,7 +116,7 @@ class QueryRelay:
             self._rows = BatchRows(self._spool, manifest)
             self._rows.check()
         self._row_count = manifest.rows
-        self._outcome, self._failure = trio.Event(), None
+        self._outcome, self._failure, self._asked = trio.Event(), None, True
         self._started = trio.current_time()
         self._obey(self._coordinator.begin(manifest.batch, refusals_max=manifest.attempts))
         await self._outcome.wait()
@@ -145,25 +147,24 @@ class QueryRelay:
         self._obey(self._coordinator.lost(sink))
 
     def introduced(self, sink: int, point_of_reference: int) -> None:
-        """What sinks claim is not believed, but once: a query that never sent anything, and a sink that has something.
+        """What sinks claim is not believed: Wallaroo's is wrong both ways. Unless --accept-duplicates says so."""
+        self._claimed[sink] = point_of_reference
+        believed = self._accept_duplicates and not self.decisions.history.commits
+        if believed and point_of_reference != self._coordinator.offsets[sink]:
+            self._coordinator.move(sink, point_of_reference)
+            self.links[sink].drop("rows begin after what it has")
 
-        That cannot be rows of this query. (Later it could: rows that were sent, and never prepared.)
-        """
-        address = self.links[sink].address
-        if self._accept_duplicates and not self.decisions.history.commits:
-            if point_of_reference != self._coordinator.offsets[sink]:
-                self._coordinator.move(sink, point_of_reference)
-                self.links[sink].drop("rows begin after what it has")
-        elif self._fresh and point_of_reference > 0:
+    def refused(self, sink: int, reason: str) -> None:
+        """A query that never committed anything, and a sink that claims to have something, and complains."""
+        if self._fresh and self._claimed[sink] > 0:
             self._fail(
                 refused(
                     JournalCode.BAD_REQUEST,
-                    f"sink {address} has {point_of_reference:,} bytes already, and query {self.query} has committed "
-                    "nothing there: they are of another query, or of this one before its checkpoint was made new or "
-                    "forked. Name a sink that has nothing",
+                    f"sink {self.links[sink].address} refuses rows ({reason}): it has {self._claimed[sink]:,} bytes "
+                    f"already, and query {self.query} has committed nothing there. They are of another query, or of "
+                    "this one before its checkpoint was made new, or forked. Name a sink that has nothing",
                 )
             )
-            raise self._failure_now()
 
     def prepared(self, sink: int, transaction: str, after: int) -> None:
         self._obey(self._coordinator.prepared(sink, transaction, after))
@@ -222,10 +223,6 @@ class QueryRelay:
             self._failure = error
         self._obey(self._coordinator.give_up())
 
-    def _failure_now(self) -> JournalError:
-        assert self._failure is not None
-        return self._failure
-
     def _refused_by(self, sink: int) -> JournalError:
         return refused(
             JournalCode.BAD_REQUEST,
@@ -249,7 +246,7 @@ class QueryRelay:
             "last_batch": history.last_batch,
             "transaction": self.transaction or None,
             "phase": self.phase.value,
-            "waits_for": None if self._outcome.is_set() or not self.transaction else self.waits_for(),
+            "waits_for": self.waits_for() if self._asked and not self._outcome.is_set() else None,
             "rows": history.rows,
             "sinks": [
                 {

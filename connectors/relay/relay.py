@@ -15,9 +15,12 @@ from connectors.relay.decision_log import DecisionLog
 from connectors.relay.query_relay import QueryRelay
 from journal.errors import JournalCode, JournalError, SupersededError, UnavailableError, journal_error, refused
 from journal.gateway.client.client import ClientSettings, open_volume
+from sos_client.clear_text import leaves_this_host
 from sos_client.wire.errors import SosError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from connectors.relay.manifest import BatchManifest
     from connectors.relay.settings import RelaySettings
     from connectors.relay.spool import Spool
@@ -136,8 +139,19 @@ class Relay:
             return True
         return await self.spool.delete_run(query, batch, run)
 
+    def _check_clear_text(self, sinks: Iterable[str]) -> None:
+        if self._settings.sink_tls is None and not self._settings.insecure:
+            for address in sinks:
+                if leaves_this_host(address):
+                    raise refused(
+                        JournalCode.BAD_REQUEST,
+                        f"rows for sink {address} would go over the network for all to read: start the relay with "
+                        "--sink-tls, or with --insecure",
+                    )
+
     async def commit(self, manifest: BatchManifest, claim: PathClaim) -> None:
         """Return when the batch is committed. UNAVAILABLE after a while, with who is waited for: it goes on."""
+        self._check_clear_text(manifest.sinks)
         served = self._queries[manifest.query]
         with trio.move_on_after(ANSWER_SECONDS):
             pending = await self._pending(served, manifest, claim)

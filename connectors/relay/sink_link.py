@@ -73,6 +73,9 @@ class SinkEvents(Protocol):
     def introduced(self, sink: int, point_of_reference: int) -> None:
         """What the sink claims to have, on a connection's first use."""
 
+    def refused(self, sink: int, reason: str) -> None:
+        """It ends the connection with a reason."""
+
     def prepared(self, sink: int, transaction: str, after: int) -> None:
         """All rows were sent."""
 
@@ -295,6 +298,7 @@ class SinkLink:
             await self._complain(str(error))
             raise ProtocolError(f"{self.address} breaks the protocol: {error}") from error
         if isinstance(frame, ErrorFrame):
+            self._events.refused(self._number, frame.reason)
             raise ConnectionLostError(f"{self.address} refused: {frame.reason}")
         return frame
 

@@ -7,11 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import trio
+
+from tests.connectors.relay.processes import RunningProgram, relay_house
+from tests.connectors.relay.staging_driver import staging_driver
 from tests.connectors.test_listen_process import Process, stored
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENT = (ROOT / "docs/connectors.md").read_text(encoding="utf-8")
 EXAMPLE = ROOT / "examples/source.py"
+SINK_EXAMPLE = ROOT / "examples/sink.py"
 
 
 def embedded(tmp_path: Path) -> Process:
@@ -36,6 +42,33 @@ def test_the_source_of_twenty_lines(tmp_path: Path) -> None:
         assert [row[2] for row in stored(listener)] == list(range(1, 1001))
     finally:
         listener.end()
+
+
+@pytest.mark.slow
+def test_the_sink_of_a_page(tmp_path: Path) -> None:
+    """With a batch that is committed while it is killed again and again."""
+    assert SINK_EXAMPLE.read_text(encoding="utf-8") in DOCUMENT
+    with relay_house(tmp_path, sinks=0) as house:
+        sink = RunningProgram("sink", tmp_path, str(SINK_EXAMPLE), str(tmp_path / "rows"), module=False)
+        try:
+            sink.start()
+            sink.end()
+
+            async def drive() -> None:
+                async with staging_driver(house.relay.address, [sink.address]) as driver:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(driver.batch, 0, [b"a", b"b"], [b"c"])
+                        await trio.to_thread.run_sync(sink.start)
+                    await driver.batch(1, [b"d"])
+                    sink.end()
+                    await trio.to_thread.run_sync(sink.start)
+                    await driver.batch(1, [b"another run of it"])
+
+            trio.run(drive)
+        finally:
+            sink.end()
+    files = {file.name: file.read_bytes() for file in (tmp_path / "rows").glob("*.csv")}
+    assert files == {"0.csv": b"a\nb\nc\n", "3.csv": b"d\n"}
 
 
 def test_five_minutes(tmp_path: Path) -> None:

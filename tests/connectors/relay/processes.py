@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,10 +20,11 @@ START_SECONDS = 30.0
 class RunningProgram:
     """Something that prints `ready HOST:PORT`. `kill` and `start` as often as needed; it keeps its address."""
 
-    def __init__(self, name: str, directory: Path, *command: str) -> None:
+    def __init__(self, name: str, directory: Path, *command: str, module: bool = True) -> None:
         self.name = name
         self.address = "127.0.0.1:0"
         self._log = directory / f"{name}.log"
+        self._module = module
         self._command = command
         self._process: subprocess.Popen[str] | None = None
 
@@ -36,7 +38,8 @@ class RunningProgram:
         return self._process.pid
 
     def start(self) -> None:
-        command = [sys.executable, "-m", *self._command, "--listen", self.address]
+        where = ["-m", *self._command, "--listen"] if self._module else list(self._command)
+        command = [sys.executable, *where, self.address]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
@@ -77,6 +80,11 @@ class RelayHouse:
         files = ["--out", self.out(sink), "--log", self.out(sink) + ".log"]
         command = [sys.executable, "-m", "connectors", "committed", *files]
         return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+
+    def status(self) -> Any:
+        """What `sos-connector status --relay` says."""
+        command = [sys.executable, "-m", "connectors", "status", "--relay", self.relay.address, "--json"]
+        return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
 
     def out(self, sink: int) -> str:
         return str(self.directory / f"out-{sink}")

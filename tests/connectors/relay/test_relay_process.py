@@ -81,6 +81,9 @@ async def test_a_sink_that_is_away_is_waited_for_and_named(tmp_path: Path) -> No
             with pytest.raises(JournalError) as error:
                 await driver.commit(0, "r", [part])
             where = house.addresses[0]
+            status = await trio.to_thread.run_sync(house.status)
+            assert status["queries"][0]["phase"] == "none"
+            assert "connection refused" in status["queries"][0]["waits_for"]
             assert f"waiting for sink {where} ({where}: connection refused)" in str(error.value)
             house.sinks[0].start()
             await driver.commit(0, "r", [part])
@@ -120,7 +123,7 @@ async def test_another_query_does_not_write_where_one_has_written(tmp_path: Path
         async with staging_driver(
             house.relay.address, house.addresses, seconds=15, checkpoint="sos://payments/queries/fork"
         ) as fork:
-            with pytest.raises(JournalError, match="has 1 bytes already"):
+            with pytest.raises(JournalError, match="it has 1 bytes already"):
                 await fork.batch(1, [b"b"])
         async with staging_driver(house.relay.address, house.addresses, seconds=12, query="other") as other:
             with pytest.raises(JournalError, match=f"this sink has rows of {QUERY}"):
