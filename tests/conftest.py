@@ -20,6 +20,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", metavar="N/M", help="only the Nth of M parts; a module's tests stay together")
+    parser.addoption(
+        "--renew-traces", action="store_true", help="write traces as they happen now, instead of comparing"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
