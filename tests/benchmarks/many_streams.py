@@ -30,6 +30,7 @@ class ManyStreams:
         for stream_id in self.streams:
             name = short(b"stream %d" % stream_id)
             self._socket.sendall(frame(b"\3" + struct.pack(">Q", stream_id) + name + struct.pack(">Q", NOTHING)))
+            self._credits -= 1
         while len(self._acknowledged) < len(self.streams):
             self._take()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 START_SECONDS = 30.0
+SOAK_SECONDS = float(os.environ.get("SOS_SOAK_SECONDS", "3600"))
 STALLED_SECONDS = 100.0  # nothing is acknowledged: more than any takeover takes on a busy machine
 
 
@@ -95,7 +98,8 @@ def stored(listener: Process) -> list[tuple[int, int, int, bytes]]:
 def play(processes: list[Process], listener: Process, *, kills: int, seed: int) -> None:
     """Send while they are killed in turn; then everything is there once, per stream in order."""
     chance = random.Random(seed)
-    streams = [SourceStream(n, b"stream-%d" % n, [b"%d-%d" % (n, m) for m in range(500 * kills)]) for n in range(4)]
+    ids = range(4 * seed, 4 * seed + 4)
+    streams = [SourceStream(n, b"stream-%d" % n, [b"%d-%d" % (n, m) for m in range(500 * kills)]) for n in ids]
     source = WallarooSource(where(listener), streams)
     killed, next_kill, seen, seen_at = 0, 0.0, 0, time.monotonic()
     connected = False
@@ -137,6 +141,52 @@ def test_a_listener_is_killed(tmp_path: Path) -> None:
 def test_many_kills(tmp_path: Path) -> None:
     with running(tmp_path) as (servers, listener):
         play([listener, *servers], listener, kills=12, seed=2)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_SECONDS + 1800)
+def test_an_hour_of_kills(tmp_path: Path) -> None:
+    """Several hundred kills of a listener and its servers, each round with streams of its own on the same volume."""
+    with running(tmp_path) as (servers, listener):
+        end, seed = time.monotonic() + SOAK_SECONDS, 10
+        while time.monotonic() < end:
+            play([listener, *servers], listener, kills=10, seed=seed)
+            seed += 1
+
+
+@pytest.mark.slow
+def test_the_machine_is_lost(tmp_path: Path) -> None:
+    """Killed, and its directory gone: one that stood by elsewhere goes on with nothing but the servers."""
+    with running(tmp_path) as (_, listener):
+        other = Process("other", tmp_path, *listener._command[2:])
+        other._command[other._command.index("--dir") + 1] = str(tmp_path / "another-machine")
+        other._command[-1] = "127.0.0.1:0"
+        other._command.append("--standby")
+        stream = SourceStream(1, b"s", [b"%d" % n for n in range(2000)])
+        source = WallarooSource(where(listener), [stream])
+        source.connect()
+        while stream.acknowledged < 500:
+            source.send_some(50)
+            source.take()
+        try:
+            other.start()
+            listener.end()
+            shutil.rmtree(tmp_path / "cache")
+            source._address = where(other)
+            since = time.monotonic()
+            while not source.done:
+                assert time.monotonic() < since + STALLED_SECONDS
+                try:
+                    if not stream.open:
+                        source.connect()
+                    source.send_some(50)
+                    source.take()
+                except (CutOffError, OSError):
+                    stream.open = False
+                    time.sleep(0.1)
+            assert [(row[0], row[3]) for row in stored(other)] == list(enumerate(stream.payloads))
+        finally:
+            other.end()
 
 
 def test_it_ends_in_order_and_says_what_is_wrong(tmp_path: Path) -> None:
