@@ -31,6 +31,7 @@ from journal.records.change import CommitChange, decode_change, paths_of
 from journal.records.moments import AtLsn, parse_moment
 from journal.records.paths import is_within
 from journal.records.record import Kind, Lsn
+from sos_client.command.profiles import Credentials
 from sos_client.credentials import tls_context, token_of
 from sos_client.net.addresses import split_addresses
 
@@ -113,9 +114,11 @@ class _Question:
             services=(),
             servers=split_addresses(self.servers),
             directory=Path(self.directory) if self.directory else None,
-            token=token_of(Path(self.token_file) if self.token_file else None),
-            tls=tls_context(authorities, wanted=False),
-            insecure=self.insecure,
+            to_servers=Credentials(
+                token=token_of(Path(self.token_file) if self.token_file else None),
+                tls=tls_context(authorities, wanted=False),
+                insecure=self.insecure,
+            ),
         )
         if not access.servers and access.directory is None:
             raise refused(JournalCode.BAD_REQUEST, "say where the log is, with the option servers or dir")

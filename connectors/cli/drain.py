@@ -16,7 +16,7 @@ from journal.cli.views import open_service
 from journal.errors import JournalCode, JournalError, journal_error, refused
 from journal.gateway.client.client import ClientSettings, open_volume
 from sos_client.command.output import print_json
-from sos_client.command.parameters import OneAddress, Seconds
+from sos_client.command.parameters import OneAddress
 from sos_client.command.running import run_async
 from sos_client.net.dialing import tcp_dial
 from sos_client.wire.errors import SosError
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 DIAL_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.3
+END_SECONDS: Final = 60.0
+"""How long the listener's end is waited for, unless --timeout says otherwise."""
 EXAMPLES: Final = """\b
 Examples:
   (on the new machine)  sos-connector listen --volume clicks … --listen 10.0.0.2:7431 --standby
@@ -36,12 +38,9 @@ Examples:
 @click.command("drain", epilog=EXAMPLES)
 @click.argument("location", metavar="VOLUME", type=LocationType())
 @click.option("--to", "target", required=True, type=OneAddress(), help="Where the sources are sent.")
-@click.option(
-    "--timeout", type=Seconds(min=0), default=60.0, show_default=True, help="Seconds to wait for the listener's end."
-)
 @style_options
 @access_options
-def drain_command(*, location: Location, target: str, timeout: float, style: Style, access: Access) -> None:
+def drain_command(*, location: Location, target: str, style: Style, access: Access) -> None:
     """Send all sources of a listener to another one, and end it when what has come is durable.
 
     Start the other one before, with --standby on the same volume: it takes the volume over at once. The listener that
@@ -50,10 +49,11 @@ def drain_command(*, location: Location, target: str, timeout: float, style: Sty
     Sources of this project go there by themselves. Wallaroo's client ends when it is sent elsewhere (RESTART), and
     has to be started again with the new address.
     """
-    run_async(_drain, location.volume, target, timeout, style, access)
+    run_async(_drain, location.volume, target, style, access)
 
 
-async def _drain(volume: str, target: str, timeout: float, style: Style, access: Access) -> None:
+async def _drain(volume: str, target: str, style: Style, access: Access) -> None:
+    timeout = END_SECONDS if access.timeout is None else access.timeout
     await _check_there(target)
     async with open_service(access, volume) as service:
         try:
@@ -98,9 +98,9 @@ async def _serves(volume: str, epoch: int, access: Access) -> bool:
         async with open_volume(
             access.services,
             volume,
-            token=access.token,
-            tls=access.tls,
-            insecure=access.insecure,
+            token=access.to_services.token,
+            tls=access.to_services.tls,
+            insecure=access.to_services.insecure,
             client_name="sos-connector",
             settings=ClientSettings(seconds=1.0),
         ) as service:

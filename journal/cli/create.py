@@ -7,7 +7,7 @@ import click
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.errors import JournalCode, refused
-from journal.records.settings import JournalSettings, Surroundings
+from journal.records.settings import JournalSettings
 from journal.takeover.volume_creation import create_volume
 from sos_client.command.output import print_json
 from sos_client.command.parameters import Age, Size
@@ -52,7 +52,7 @@ async def _create(
         location.volume,
         access.servers,
         acknowledgements=acknowledgements,
-        surroundings=Surroundings(token=access.token, tls=access.tls, insecure=access.insecure),
+        surroundings=access.surroundings,
         settings=settings,
     )
     configuration = header.membership.configuration

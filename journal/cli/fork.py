@@ -20,7 +20,7 @@ from journal.files.moving_checkpoints import move_tree
 from journal.files.tree_writing import NewFile, write_tree
 from journal.owner.journal import open_journal
 from journal.records.paths import SCRATCH_PREFIX
-from journal.records.settings import JournalSettings, Surroundings
+from journal.records.settings import JournalSettings
 from journal.takeover.volume_creation import create_volume
 from sos_client.command.output import note, print_json, progress, size_text
 from sos_client.command.parameters import AddressList
@@ -127,11 +127,10 @@ async def _opened(
     if not access.servers:
         message = f"say where volume {target.volume} is served (--to-service), or shall be made (--servers)"
         raise refused(JournalCode.BAD_REQUEST, message)
-    surroundings = Surroundings(token=access.token, tls=access.tls, insecure=access.insecure)
     header = reader.header
     settings = JournalSettings(retention_seconds=header.retention_seconds, retention_bytes=header.retention_bytes)
-    await create_volume(target.volume, access.servers, surroundings=surroundings, settings=settings)
-    async with open_journal(target.volume, servers=access.servers, surroundings=surroundings) as journal:
+    await create_volume(target.volume, access.servers, surroundings=access.surroundings, settings=settings)
+    async with open_journal(target.volume, servers=access.servers, surroundings=access.surroundings) as journal:
         yield journal
 
 

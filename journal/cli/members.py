@@ -9,7 +9,6 @@ import click
 from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import log_access, open_log
-from journal.records.settings import Surroundings
 from journal.takeover.membership_change import Wish, change_members, find_member
 from sos_client.command.output import print_json, print_table, progress
 from sos_client.command.parameters import OneAddress
@@ -98,10 +97,9 @@ async def _plan(location: Location, wish: Wish, style: Style, access: Access) ->
 
 async def _carry_out(location: Location, wish: Wish, style: Style, access: Access) -> None:
     access = await log_access(access, location.volume)
-    surroundings = Surroundings(token=access.token, tls=access.tls, insecure=access.insecure)
     with progress("filling the new member", None) as bar:
         header = await change_members(
-            location.volume, access.servers, wish, surroundings=surroundings, progress=bar.advance
+            location.volume, access.servers, wish, surroundings=access.surroundings, progress=bar.advance
         )
     _print(header, style)
 

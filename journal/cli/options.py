@@ -12,13 +12,28 @@ import click
 from click.core import ParameterSource
 
 from journal.records.moments import parse_moment
+from journal.records.settings import Surroundings
 from sos_client.clear_text import check_token_stays
-from sos_client.command.connecting import INSECURE_OPTION, TLS_CA_OPTION, TLS_OPTION, TOKEN_FILE_OPTION, decorated
-from sos_client.command.parameters import DIRECTORY, AddressList
-from sos_client.credentials import tls_context, token_of
+from sos_client.command.connecting import (
+    INSECURE_OPTION,
+    TLS_CA_OPTION,
+    TLS_CERT_OPTION,
+    TLS_KEY_OPTION,
+    TLS_OPTION,
+    TOKEN_FILE_OPTION,
+    decorated,
+)
+from sos_client.command.parameters import DIRECTORY, AddressList, Seconds
+from sos_client.command.profiles import (
+    PROFILE_OPTION,
+    WAY_IN_OPTIONS,
+    Credentials,
+    Profile,
+    chosen_profile,
+    way_in_of_options,
+)
 
 if TYPE_CHECKING:
-    import ssl
     from pathlib import Path
 
     from journal.records.moments import Moment
@@ -32,10 +47,16 @@ class Access:
     services: tuple[str, ...]
     servers: tuple[str, ...]
     directory: Path | None
-    token: bytes | None
-    tls: ssl.SSLContext | None
-    insecure: bool = False  # the token may go to other hosts without TLS
-    variables: tuple[str, ...] = ()  # of the environment, which named what the command line did not
+    to_services: Credentials = Credentials()  # noqa: RUF009 (frozen)
+    to_servers: Credentials = Credentials()  # noqa: RUF009
+    timeout: float | None = None  # how long a service that does not answer is waited for; None: as Spark does
+    origins: tuple[str, ...] = ()  # what named the places, if not the command line: variables, or a profile
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """For who speaks to the servers as a service does."""
+        shown = self.to_servers
+        return Surroundings(token=shown.token, tls=shown.tls, insecure=shown.insecure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,32 +71,41 @@ _PLACES: Final = {"service": "SOS_SERVICE", "servers": "SOS_SERVERS", "copy_dire
 """Options that say where a volume is, and the variables that stand in for them."""
 
 
-def _from_environment(options: dict[str, Any]) -> tuple[str, ...]:
-    """The variables that count. What the command line names stands alone: a backup is not read together with servers
-    that some variable happens to name, or an empty directory would be restored from these."""
+def _places(options: dict[str, Any], profile: Profile) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Where to look, and what says so if it is not the command line. What the command line names stands alone: a
+    backup is not read together with servers that some variable happens to name, or an empty directory would be
+    restored from these."""
     context = click.get_current_context()
     sources = {option: context.get_parameter_source(option) for option in _PLACES}
-    variables = [option for option, source in sources.items() if source is ParameterSource.ENVIRONMENT]
+    said = {option: options.pop(option) for option in _PLACES}
     if ParameterSource.COMMANDLINE in sources.values():
-        for option in variables:
-            options[option] = None
-        return ()
-    return tuple(_PLACES[option] for option in variables)
+        return {o: value if sources[o] is ParameterSource.COMMANDLINE else None for o, value in said.items()}, ()
+    variables = tuple(_PLACES[option] for option, source in sources.items() if source is ParameterSource.ENVIRONMENT)
+    if variables and not profile.named:
+        return said, variables
+    if profile.services or profile.servers:
+        return {"service": profile.services, "servers": profile.servers}, (f"profile {profile.name}",)
+    return said, variables
 
 
 def _access(options: dict[str, Any]) -> Access:
-    variables = _from_environment(options)
+    profile = chosen_profile(options.pop("profile"))
+    places, origins = _places(options, profile)
+    ways = [way_in_of_options(options, way, named=profile.named) for way in (profile.to_services, profile.to_servers)]
+    for option in WAY_IN_OPTIONS:
+        options.pop(option, None)
+    to_services, to_servers = (way.credentials() for way in ways)
     access = Access(
-        variables=variables,
-        services=options.pop("service") or (),
-        servers=options.pop("servers") or (),
-        directory=options.pop("copy_directory"),
-        token=token_of(options.pop("token_file")),
-        tls=tls_context(options.pop("tls_ca"), wanted=options.pop("tls")),
-        insecure=options.pop("insecure"),
+        services=places.get("service") or (),
+        servers=places.get("servers") or (),
+        directory=places.get("copy_directory"),
+        to_services=to_services,
+        to_servers=to_servers,
+        timeout=options.pop("timeout"),
+        origins=origins,
     )
-    encrypted = access.insecure or access.tls is not None
-    check_token_stays((*access.services, *access.servers), token=access.token, encrypted=encrypted)
+    for addresses, shown in ((access.services, to_services), (access.servers, to_servers)):
+        check_token_stays(addresses, token=shown.token, encrypted=shown.insecure or shown.tls is not None)
     return access
 
 
@@ -88,10 +118,14 @@ _ACCESS: Final = (
         type=DIRECTORY,
         help="Directory of a journal service, or a backup: DIR/VOLUME, or DIR itself if it has no such directory.",
     ),
+    PROFILE_OPTION,
     TOKEN_FILE_OPTION,
     INSECURE_OPTION,
     TLS_OPTION,
     TLS_CA_OPTION,
+    TLS_CERT_OPTION,
+    TLS_KEY_OPTION,
+    click.option("--timeout", type=Seconds(min=0, max=86_400), help="Seconds to wait for a service (default 120)."),
 )
 _STYLE: Final = (
     click.option("--json", is_flag=True, help="Print JSON: one object, or one a line for lists."),

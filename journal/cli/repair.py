@@ -13,7 +13,6 @@ from journal.cli.views import log_access, open_copies, open_log
 from journal.copies.repairing import Repair, carry_out, plan_repairs
 from journal.copies.verification import bytes_to_verify, verify_copy
 from journal.errors import JournalCode, JournalError, refused
-from journal.records.settings import Surroundings
 from journal.takeover.loss_report import LossReport, report_loss
 from journal.takeover.membership_change import accept_loss as accept_loss_of
 from sos_client.command.output import BAD, GOOD, print_json, progress, size_text, time_text
@@ -108,9 +107,8 @@ def _lines_of(report: LossReport, style: Style) -> list[str]:
 
 async def _accept_loss(location: Location, style: Style, access: Access) -> None:
     access = await log_access(access, location.volume)
-    surroundings = Surroundings(token=access.token, tls=access.tls, insecure=access.insecure)
     header = await accept_loss_of(
-        location.volume, access.servers, directory=access.directory, surroundings=surroundings
+        location.volume, access.servers, directory=access.directory, surroundings=access.surroundings
     )
     if style.json:
         print_json({"epoch": header.epoch, "lsn": header.start, "accepted_loss": header.accepted_loss})

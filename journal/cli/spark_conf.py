@@ -18,6 +18,7 @@ from journal.cli.locations import Location, LocationType
 from journal.errors import JournalCode, refused
 from sos_client.command.output import note, print_json
 from sos_client.command.parameters import AddressList
+from sos_client.command.profiles import PROFILE_OPTION, chosen_profile
 
 _FORMATS: Final = ("properties", "submit", "json")
 
@@ -25,6 +26,7 @@ _FORMATS: Final = ("properties", "submit", "json")
 @click.command("spark-conf")
 @click.argument("location", type=LocationType())
 @click.option("--service", type=AddressList(), envvar="SOS_SERVICE", help="Journal services [SOS_SERVICE].")
+@PROFILE_OPTION
 @click.option("--spark-version", help="Version of Spark (default: that of the installed PySpark).")
 @click.option("--jar", metavar="PATH", help="The shim's jar, where driver and executors find it.")
 @click.option("--token-file", metavar="PATH", help="File with the token, at the same path on every host.")
@@ -44,6 +46,7 @@ def spark_conf(
     *,
     location: Location,
     service: tuple[str, ...] | None,
+    profile: str | None,
     spark_version: str | None,
     jar: str | None,
     token_file: str | None,
@@ -59,8 +62,14 @@ def spark_conf(
     sos-journal spark-conf sos://payments --service a:7420,b:7420 >> conf/spark-defaults.conf
     eval "spark-submit $(sos-journal spark-conf payments --service a:7420 --format submit) app.py"
     """
+    known = chosen_profile(profile)
     if not service:
-        raise refused(JournalCode.BAD_REQUEST, "say where the journal service is: --service HOST:PORT")
+        service, way = known.services, known.to_services
+        token_file = token_file or (str(way.token_file) if way.token_file else None)
+        tls_ca = tls_ca or (str(way.tls_ca) if way.tls_ca else None)
+        tls, insecure = tls or bool(way.tls), insecure or bool(way.insecure)
+    if not service:
+        raise refused(JournalCode.BAD_REQUEST, "say where the journal service is: --service HOST:PORT, or a --profile")
     access = SparkAccess(
         service=service,
         token_file=token_file,

@@ -147,8 +147,9 @@ async def open_copies(access: Access, volume: str) -> AsyncIterator[list[Copy]]:
     async with AsyncExitStack() as stack:
         copies: list[Copy] = []
         failures: list[JournalError] = []
+        shown = access.to_servers
         openings = [
-            open_member_copy(address, volume, token=access.token, tls=access.tls, insecure=access.insecure)
+            open_member_copy(address, volume, token=shown.token, tls=shown.tls, insecure=shown.insecure)
             for address in access.servers
         ]
         if access.directory is not None:
@@ -199,9 +200,10 @@ def read_from(reader: VolumeReader) -> list[str]:
 
 def _say_source(what: str, places: Sequence[str], access: Access) -> None:
     """Where an answer comes from is a part of it: another directory or variable would have given another one."""
-    wanted = "SOS_SERVERS" if what == "log" and "SOS_SERVERS" in access.variables else "SOS_SERVICE"
-    variable = f" (from {wanted})" if wanted in access.variables else ""
-    remark(f"reading the {what} at {', '.join(places)}{variable}")
+    other = "SOS_SERVICE" if what == "log" and "SOS_SERVERS" in access.origins else "SOS_SERVERS"
+    wanted = [origin for origin in access.origins if origin != other or len(access.origins) == 1]
+    origin = f" (from {wanted[0]})" if wanted else ""
+    remark(f"reading the {what} at {', '.join(places)}{origin}")
 
 
 async def image_of(reader: VolumeReader, moment: Moment, *, path: str = "") -> Image:
@@ -249,7 +251,8 @@ async def open_view(access: Access, location: Location, at: str, style: Style) -
 class _Patience:
     """Tells the person who waits for a service that does not answer, once, why, and for how long it may go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._since: float | None = None
         self._told = False
 
@@ -258,7 +261,7 @@ class _Patience:
         self._since = now if self._since is None else self._since
         if not self._told and now - self._since >= _PATIENCE_SECONDS:
             self._told = True
-            note(f"{error}; trying for up to {CLIENT_SECONDS:g} s")
+            note(f"{error}; trying for up to {self._seconds:g} s")
 
 
 @asynccontextmanager
@@ -266,14 +269,15 @@ async def open_service(access: Access, volume: str) -> AsyncIterator[RemoteVolum
     """The volume behind the service that the options name."""
     if not access.services:
         raise refused(JournalCode.BAD_REQUEST, "changes go through a journal service: name it with --service")
-    settings = ClientSettings(on_trouble=_Patience())
+    seconds = CLIENT_SECONDS if access.timeout is None else access.timeout
+    shown = access.to_services
     async with open_volume(
         access.services,
         volume,
-        token=access.token,
-        tls=access.tls,
-        insecure=access.insecure,
+        token=shown.token,
+        tls=shown.tls,
+        insecure=shown.insecure,
         client_name="sos-journal",
-        settings=settings,
+        settings=ClientSettings(seconds=seconds, on_trouble=_Patience(seconds)),
     ) as remote:
         yield remote

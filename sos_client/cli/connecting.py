@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from sos_client.attempts import Deadlines
 from sos_client.clear_text import check_token_stays
@@ -16,14 +17,23 @@ from sos_client.client import SosClient, open_client
 from sos_client.command.connecting import (
     INSECURE_OPTION,
     TLS_CA_OPTION,
+    TLS_CERT_OPTION,
+    TLS_KEY_OPTION,
     TLS_OPTION,
     TOKEN_FILE_OPTION,
     Verb,
     decorated,
 )
-from sos_client.command.parameters import FILE, Seconds
+from sos_client.command.parameters import Seconds
+from sos_client.command.profiles import (
+    PROFILE_OPTION,
+    WAY_IN_OPTIONS,
+    Profile,
+    WayIn,
+    chosen_profile,
+    way_in_of_options,
+)
 from sos_client.command.running import run_async
-from sos_client.credentials import tls_context, token_of
 from sos_client.link import Link, open_link
 from sos_client.net.dialing import tcp_dial
 from sos_client.wire import messages as m
@@ -31,9 +41,7 @@ from sos_client.wire.limits import IDENTITY_BYTES, PROTOCOL_VERSION
 from sos_client.wire.names import check_name
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
 
 DEFAULT_SERVER = "127.0.0.1:7400"
 
@@ -41,13 +49,19 @@ T = TypeVar("T")
 
 
 _OPTIONS = (
-    click.option("--server", metavar="HOST:PORT", envvar="SOS_SERVER", help=f"Where it is (default {DEFAULT_SERVER})."),
+    click.option(
+        "--server",
+        metavar="HOST:PORT",
+        envvar="SOS_SERVER",
+        help=f"Where it is [SOS_SERVER] (default: the profile's first server, else {DEFAULT_SERVER}).",
+    ),
+    PROFILE_OPTION,
     click.option("--token", metavar="HEX", help="Better given as SOS_TOKEN: others see arguments."),
     TOKEN_FILE_OPTION,
     TLS_OPTION,
     TLS_CA_OPTION,
-    click.option("--tls-cert", type=FILE, envvar="SOS_TLS_CERT", help="Certificate of this client (PEM)."),
-    click.option("--tls-key", type=FILE, envvar="SOS_TLS_KEY", help="Its key (PEM)."),
+    TLS_CERT_OPTION,
+    TLS_KEY_OPTION,
     INSECURE_OPTION,
     click.option("--timeout", type=Seconds(min=0), help="Seconds to keep trying after a loss (default 60)."),
 )
@@ -57,23 +71,17 @@ _OPTIONS = (
 class Connecting:
     """What the command line says about the server. `open` makes a client of it."""
 
-    server: str | None = None
-    token: str | None = None
-    token_file: Path | None = None
-    tls: bool = False
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    insecure: bool = False
+    server: str = DEFAULT_SERVER
+    way_in: WayIn = WayIn()  # noqa: RUF009 (frozen)
     timeout: float | None = None
 
     def run(self, verb: Callable[[SosClient], Awaitable[T]]) -> T:
         """Connect, do this, and disconnect."""
 
         async def main() -> T:
-            token, context, deadlines = self._token(), self._context(), self._deadlines()
+            shown, deadlines = self.way_in.credentials(), self._deadlines()
             async with open_client(
-                self._address, token=token, tls=context, insecure=self.insecure, deadlines=deadlines
+                self.server, token=shown.token, tls=shown.tls, insecure=shown.insecure, deadlines=deadlines
             ) as client:
                 return await verb(client)
 
@@ -82,30 +90,20 @@ class Connecting:
     @contextlib.asynccontextmanager
     async def open_links(self, count: int) -> AsyncIterator[list[Link]]:
         """So many bare connections, each as if from a client of its own."""
-        context, token, seconds = self._context(), self._token(), self._deadlines().connect_seconds
-        check_token_stays([self._address], token=token, encrypted=self.insecure or context is not None)
-        dial = tcp_dial(context)
+        shown, seconds = self.way_in.credentials(), self._deadlines().connect_seconds
+        check_token_stays([self.server], token=shown.token, encrypted=shown.insecure or shown.tls is not None)
+        dial = tcp_dial(shown.tls)
         async with contextlib.AsyncExitStack() as stack:
             links = []
             for _ in range(count):
                 instance = secrets.token_bytes(IDENTITY_BYTES)
-                hello = m.Hello(version=PROTOCOL_VERSION, token=token, client="sos bench", instance=instance)
-                links.append(await open_link(dial, self._address, hello, seconds=seconds))
+                hello = m.Hello(version=PROTOCOL_VERSION, token=shown.token, client="sos bench", instance=instance)
+                links.append(await open_link(dial, self.server, hello, seconds=seconds))
                 stack.push_async_callback(links[-1].aclose)
             yield links
 
-    @property
-    def _address(self) -> str:
-        return self.server or DEFAULT_SERVER
-
     def _deadlines(self) -> Deadlines:
         return Deadlines() if self.timeout is None else Deadlines(retry_seconds=self.timeout)
-
-    def _token(self) -> bytes | None:
-        return token_of(self.token_file, self.token)
-
-    def _context(self) -> ssl.SSLContext | None:
-        return tls_context(self.tls_ca, wanted=self.tls, certificate=self.tls_cert, key=self.tls_key)
 
 
 def connecting_options(function: Verb) -> Verb:
@@ -113,11 +111,21 @@ def connecting_options(function: Verb) -> Verb:
 
     @functools.wraps(function)
     def with_options(**arguments: Any) -> Any:
-        names = Connecting.__dataclass_fields__
-        connecting = Connecting(**{name: arguments.pop(name) for name in names})
-        return function(connecting=connecting, **arguments)
+        profile = chosen_profile(arguments.pop("profile"))
+        way_in = way_in_of_options(arguments, profile.to_servers, named=profile.named)
+        for name in ("token", *WAY_IN_OPTIONS):
+            arguments.pop(name)
+        server, timeout = _server(arguments.pop("server"), profile), arguments.pop("timeout")
+        return function(connecting=Connecting(server=server, way_in=way_in, timeout=timeout), **arguments)
 
     return decorated(with_options, _OPTIONS)
+
+
+def _server(given: str | None, profile: Profile) -> str:
+    from_line = click.get_current_context().get_parameter_source("server") is ParameterSource.COMMANDLINE
+    of_profile = profile.servers[0] if profile.servers else None
+    first, second = (of_profile, given) if profile.named and not from_line else (given, of_profile)
+    return first or second or DEFAULT_SERVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

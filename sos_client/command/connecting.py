@@ -20,6 +20,10 @@ TLS_OPTION: Final = click.option("--tls", is_flag=True, envvar="SOS_TLS", help="
 TLS_CA_OPTION: Final = click.option(
     "--tls-ca", type=FILE, envvar="SOS_TLS_CA", help="Certificates to trust (PEM); implies --tls [SOS_TLS_CA]."
 )
+TLS_CERT_OPTION: Final = click.option(
+    "--tls-cert", type=FILE, envvar="SOS_TLS_CERT", help="Certificate of this client (PEM) [SOS_TLS_CERT]."
+)
+TLS_KEY_OPTION: Final = click.option("--tls-key", type=FILE, envvar="SOS_TLS_KEY", help="Its key (PEM) [SOS_TLS_KEY].")
 INSECURE_OPTION: Final = click.option("--insecure", is_flag=True, help="Let the token go to other hosts without TLS.")
 
 

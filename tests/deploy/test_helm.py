@@ -48,7 +48,7 @@ def test_kubernetes_knows_every_field(settings: str, version: str) -> None:
 
 @pytest.mark.parametrize("settings", ["servers.replicas=2", "volume=a/b", "keepFor=soon", "nonsense=1"])
 def test_what_cannot_be_is_refused(settings: str) -> None:
-    command = [COMMANDS / "helm", "template", "trial", CHART, "--set", settings]
+    command = [str(COMMANDS / "helm"), "template", "trial", str(CHART), "--set", settings]
     assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode != 0
 
 

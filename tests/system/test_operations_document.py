@@ -50,6 +50,28 @@ def test_tls_and_tokens_by_copy_and_paste(tmp_path: Path) -> None:
         server.kill()
 
 
+def test_three_servers_and_a_service_with_tls_by_copy_and_paste(tmp_path: Path) -> None:
+    """All that the section has people type, in one shell, with a home of its own and on ports that are free here."""
+    section = DOCUMENT.read_text().partition("## Three servers")[2].partition("\n## ")[0]
+    script = "\n".join(re.findall(r"^```sh\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL))
+    ports = {number: free_port() for number in ("7401", "7402", "7403", "7420")}
+    case = " ".join(f"{number[-1]}) port={port};;" for number, port in ports.items() if number != "7420")
+    script = script.replace("    sos-server --root", f"    case $n in {case} esac\n    sos-server --root")
+    script = script.replace("0.0.0.0:740$n", "0.0.0.0:$port")
+    for number, port in ports.items():
+        script = script.replace(f":{number}", f":{port}")
+    try:
+        done = typed(script, tmp_path)
+    finally:
+        for path in (tmp_path / "sos-tls").glob("*.pid"):
+            subprocess.run(["kill", "-9", path.read_text().strip()], check=False, stderr=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "forked" in done.stdout
+    assert re.search(r"verdict +OK", done.stdout), done.stdout
+    assert f"localhost:{ports['7420']}" in done.stdout.partition("verdict")[2]  # Spark's settings
+    assert "(from profile trial)" in done.stderr
+
+
 def test_the_readmes_first_steps(tmp_path: Path) -> None:
     readme = (DOCUMENT.parent.parent / "README.md").read_text()
     blocks: list[str] = re.findall(r"^```sh\n(.*?)^```$", readme, flags=re.MULTILINE | re.DOTALL)
