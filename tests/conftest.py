@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,7 @@ settings.register_profile("any machine", deadline=None, print_blob=True, suppres
 settings.load_profile("any machine")
 
 # Nobody's own profiles: tests name what they talk to, and write the profiles that they use.
-os.environ["XDG_CONFIG_HOME"] = os.devnull
+os.environ["XDG_CONFIG_HOME"] = f"{tempfile.gettempdir()}/nobody's configuration"
 
 # A shell starts what it runs in the background with SIGINT ignored, and processes that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

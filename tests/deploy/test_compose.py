@@ -85,7 +85,7 @@ def _placed(name: str, home: Path, ports: dict[str, int]) -> list[str]:
     words = []
     for word in SERVICES[name]["command"]:
         placed = word.replace("/etc/sos", f"{home}/etc").replace("/var/lib/sos", str(home)).replace("7480", "0")
-        placed = placed.replace("0.0.0.0:7420", f"0.0.0.0:{ports[name]}").replace("9420", "0")
+        placed = placed.replace("0.0.0.0:7420", f"0.0.0.0:{ports.get(name)}").replace("9420", "0")
         for other, port in ports.items():
             placed = re.sub(rf"\b{other}:(7400|7420)", f"localhost:{port}", placed)
         words.append(placed)
