@@ -63,7 +63,11 @@ async def _web(volume: str, address: Address, access: Access) -> None:
         volume,
         access.servers,
         open_copy=partial(
-            open_member_copy, volume=volume, token=access.token, tls=access.tls, insecure=access.insecure
+            open_member_copy,
+            volume=volume,
+            token=access.to_servers.token,
+            tls=access.to_servers.tls,
+            insecure=access.to_servers.insecure,
         ),
         view_of=view_of,
         address=servers,
