@@ -23,9 +23,9 @@ async def show_relay(address: str, access: Access, *, as_json: bool) -> None:
     async with open_volume(
         [address],
         VOLUME,
-        token=access.token,
-        tls=access.tls,
-        insecure=access.insecure,
+        token=access.to_services.token,
+        tls=access.to_services.tls,
+        insecure=access.to_services.insecure,
         client_name="status",
         settings=ClientSettings(seconds=ANSWER_SECONDS),
     ) as volume:
