@@ -28,15 +28,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--renew-traces", action="store_true", help="write traces as they happen now, instead of comparing"
     )
+    parser.addoption("--any-part", action="store_true", help="parts of tests that need not stay together")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if part := config.getoption("--part"):
         number, _, parts = part.partition("/")
-        modules = list(dict.fromkeys(item.path for item in items))
-        own = set(modules[int(number) - 1 :: int(parts)])
-        config.hook.pytest_deselected(items=[item for item in items if item.path not in own])
-        items[:] = [item for item in items if item.path in own]
+        together = [item.nodeid if config.getoption("--any-part") else str(item.path) for item in items]
+        own = set(list(dict.fromkeys(together))[int(number) - 1 :: int(parts)])
+        mine = [item for item, name in zip(items, together, strict=True) if name in own]
+        config.hook.pytest_deselected(items=[item for item in items if item not in mine])
+        items[:] = mine
 
 
 @pytest.fixture

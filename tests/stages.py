@@ -41,7 +41,18 @@ class Stage:
     markers: str
     parts: int = 1
     options: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Only what is there."""
 
+
+COMPUTING: Final = (
+    "tests/simulation",
+    "tests/journal",
+    "tests/connectors/relay/test_small_world.py",
+    "tests/test_coverage.py",
+)
+"""Their slow tests want processors and nothing else: no other process, no time, no memory is measured."""
+_SLOW: Final = "slow and not spark and not chaos and not soak"
 
 STAGES: Final = (
     Stage(
@@ -50,7 +61,8 @@ STAGES: Final = (
         parts=2,
         options=tuple(f"--ignore={path}" for path in COVERED_TESTS),  # the slow stage runs them, under coverage
     ),
-    Stage(name="slow", markers="slow and not spark and not chaos and not soak"),
+    Stage(name="computing", markers=_SLOW, parts=2, options=("--any-part",), paths=COMPUTING),
+    Stage(name="slow", markers=_SLOW, options=tuple(f"--ignore={path}" for path in COMPUTING)),
     Stage(name="chaos", markers="chaos and not soak"),
     Stage(name="spark", markers="spark and not chaos and not soak"),
 )
@@ -130,7 +142,7 @@ def last_failed(cache: Path) -> list[str]:
 
 
 def _pytest(stage: Stage, name: str) -> list[str]:
-    command = [sys.executable, "-m", "pytest", *OPTIONS, *stage.options, "-m", stage.markers]
+    command = [sys.executable, "-m", "pytest", *stage.paths, *OPTIONS, *stage.options, "-m", stage.markers]
     return [*command, "-o", f"cache_dir={BUILD / f'pytest-{name}'}"]
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from pathlib import Path
 
 import pytest
 
 from tests import stages
 from tests.stages import AGAIN_MAX, STAGES, Outcome, Stage, passes
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).resolve().parent.parent
 FINE = "def test_it():\n    pass\n"
 WRONG = 'def test_it():\n    assert 0, "python -m tests.simulation --half journal --seeds 7..7 --trace"\n'
 ONCE = "def test_it(request):\n    seen = request.path.with_suffix('.seen')\n    first = not seen.exists()\n"
@@ -66,7 +65,18 @@ def test_a_stage_ends_when_there_is_no_time_left(tmp_path: Path, outcome: Outcom
 
 
 def test_every_test_but_soaking_is_in_one_stage() -> None:
-    quick, *others = STAGES
-    assert [one.name for one in STAGES] == ["quick", "slow", "chaos", "spark"]
+    quick, computing, slow, *others = STAGES
+    assert [one.name for one in STAGES] == ["quick", "computing", "slow", "chaos", "spark"]
     assert all("not soak" in one.markers for one in STAGES)
-    assert all(f"not {one.name}" in quick.markers for one in others)
+    assert all(f"not {one.name}" in quick.markers for one in (slow, *others))
+    assert computing.markers == slow.markers
+    assert slow.options == tuple(f"--ignore={path}" for path in computing.paths)
+    assert all((ROOT / path).exists() for path in computing.paths)
+
+
+def test_parts_may_divide_one_module(tmp_path: Path, outcome: Outcome) -> None:
+    tried = stage(tmp_path, FINE + "def test_that():\n    pass\n" + "def test_third():\n    pass\n", parts=2)
+    assert passes(dataclasses.replace(tried, options=(*tried.options, "--any-part")), outcome)
+    first, second = outcome.summaries
+    assert first.startswith("tried-1: 2 passed, 1 deselected in ")
+    assert second.startswith("tried-2: 1 passed, 2 deselected in ")
