@@ -128,6 +128,8 @@ def output_of(node: PlanNode) -> list[Attribute]:
     lists = lists_in(node.text)
     if node.name in NEW_COLUMNS:
         return _columns_of(_last_columns(lists))
+    if node.name == "Union" and node.children:
+        return output_of(node.children[0])
     own = [one for items in lists for one in _columns_of(items)]
     below = [one for child in node.children for one in output_of(child)]
     if node.children and node.name not in MORE_COLUMNS:

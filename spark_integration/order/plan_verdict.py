@@ -166,7 +166,7 @@ class _Judge:
         rule = NODES.get(node.name)
         if rule is None:
             return self._note(node, LOST, OrderVerdict.UNKNOWN, "no rule says what this node does to order")
-        below = [self.rows_after(child, _below(node, columns)) for child in _inputs(node)]
+        below = [self.rows_after(child, _below(node, child, columns)) for child in _inputs(node)]
         reason = rule.reason
         match rule.effect:
             case Effect.SOURCE:
@@ -247,26 +247,23 @@ def _inputs(node: PlanNode) -> list[PlanNode]:
     return [node.children[1 if right else 0]]
 
 
-def _below(node: PlanNode, columns: _Columns) -> _Columns:
-    """The same columns, as the node's input numbers them."""
+def _below(node: PlanNode, child: PlanNode, columns: _Columns) -> _Columns:
+    """The same columns, as this input of the node numbers them."""
+    numbers: dict[int, int] = {}
     if node.name == "Project":
-        sources = {given.number: taken for given, taken in projected(node).items()}
-
-        def number(of: int | None) -> int | None:
-            taken = sources.get(of) if of is not None else None
-            return taken.number if taken is not None else None
-
-    elif node.name in NEW_COLUMNS and node.children:
-        names = {one.number: one.name for one in output_of(node)}
-        numbers = _numbers_of(node.children[0])
-
-        def number(of: int | None) -> int | None:
-            return numbers.get(names.get(of, "")) if of is not None else None
-
+        numbers = {given.number: taken.number for given, taken in projected(node).items() if taken is not None}
+    elif node.name in NEW_COLUMNS:
+        by_name = _numbers_of(child)
+        numbers = {one.number: by_name[one.name] for one in output_of(node) if one.name in by_name}
+    elif node.name == "Union":
+        given, taken = output_of(node), output_of(child)
+        if len(given) == len(taken):
+            numbers = {one.number: other.number for one, other in zip(given, taken, strict=True)}
     else:
         return columns
-    keys = frozenset(one for one in (number(key) for key in columns.keys) if one is not None)
-    return replace(columns, sequence=number(columns.sequence), keys=keys)
+    keys = frozenset(numbers[key] for key in columns.keys if key in numbers)
+    sequence = numbers.get(columns.sequence) if columns.sequence is not None else None
+    return replace(columns, sequence=sequence, keys=keys)
 
 
 def _after_exchange(node: PlanNode, columns: _Columns, rows: Rows) -> tuple[Rows, str]:

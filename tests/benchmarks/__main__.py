@@ -24,6 +24,7 @@ from tests.benchmarks import (
     growth,
     journal_suite,
     memory_suite,
+    order_suite,
     profile,
     recovery_suite,
     server_suite,
@@ -50,6 +51,7 @@ SUITES: dict[str, Callable[[Report, Path, float], None]] = {
     "new-machine": recovery_suite.new_machine,
     "memory": memory_suite.memory,
     "spark": spark_suite.micro_batches,
+    "order": order_suite.order,
     "growth": growth.suite,
     "profiles": profile.suite,
 }
@@ -57,7 +59,7 @@ QUICK_SECONDS: Final = 0.4
 FULL_SECONDS: Final = 1.5
 ROUNDS: Final = 5
 FAILURES: Final = (OSError, RuntimeError, ValueError, AssertionError, subprocess.SubprocessError)
-LEFT_OUT_WHEN_QUICK: Final = {"growth", "profiles"}
+LEFT_OUT_WHEN_QUICK: Final = {"growth", "profiles", "order"}
 
 
 def main() -> int:

@@ -186,6 +186,21 @@ def test_columns_are_followed_through_other_names() -> None:
     assert not verdict(twice, source="keys").is_kept  # two columns have the name
 
 
+def test_a_union_takes_columns_by_their_place() -> None:
+    inputs = [f"MicroBatchScan[sequence#{n}1L, key#{n}2L, other#{n}3L] class org.example.Scan" for n in (4, 5)]
+    exchanged = f"Exchange hashpartitioning(key#52L, 2)\n   +- {inputs[1]}"
+    union = f"Union\n:- {inputs[0]}\n+- {exchanged}"
+    assert verdict(union, source="keys").is_kept
+    assert not verdict(union.replace("(key#52L", "(other#53L"), source="keys").is_kept
+    assert verdict(
+        f"Exchange hashpartitioning(key#42L, 2)\n+- {union}".replace("\n", "\n   ").replace("   +- Union", "+- Union"),
+        source="keys",
+    ).is_kept
+    narrower = union.replace(", other#53L]", "]")
+    assert not verdict(narrower, source="keys").is_kept
+    assert verdict("Union").culprit is not None
+
+
 def test_functions_of_a_key() -> None:
     sort = "Sort [key#2L ASC NULLS FIRST], false, 0"
     head = "FlatMapGroupsInPandas [key#2L], {}(sequence#1L, key#2L)#9, [sequence#11L, key#12L]"

@@ -1,0 +1,182 @@
+"""The paper's pipeline: the ordered sink against other ways to the same order, and against none. Writes
+build/order.json."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.benchmarks.curves import Chart, Curve, write_charts
+from tests.benchmarks.load_generator import BUILD
+from tests.benchmarks.order_query import (
+    ONE_TASK,
+    ORDER_BY,
+    ORDERED,
+    SHARES,
+    UNORDERED,
+    WAYS,
+    WINDOW,
+    OrderRun,
+    as_line,
+)
+from tests.benchmarks.processes import stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.benchmarks.comparison import Report
+
+    Measure = Callable[[OrderRun], dict[str, Any]]
+
+PATH: Final = BUILD / "order.json"
+THROUGHPUT_GOALS: Final = {WINDOW: 1.4, ORDER_BY: 1.3, ONE_TASK: 1.0, UNORDERED: 0.9}
+COSTLY_CYCLES: Final = 200
+COSTLY_GOAL: Final = 1.8
+MEAN_GOALS: Final = {WINDOW: 1 / 0.64}
+P99_GOALS: Final = {WINDOW: 1 / 0.59, ONE_TASK: 1 / 0.8}
+ROWS_PER_BATCH: Final = 200_000
+LATENCY_SHARE: Final = 0.5
+"""Of the slowest way's throughput: the rate at which latency is compared."""
+SECONDS_EACH: Final = 8.0
+PARALLELISM: Final = (1, 2, 4, 16, 64)
+FULL_SECONDS: Final = 1.0
+
+
+def order(report: Report, directory: Path, seconds: float) -> None:
+    """`seconds` scales everything: at 1.5, 12 seconds of each way, at each of the rounds."""
+    full = seconds >= FULL_SECONDS
+    rows = ROWS_PER_BATCH if full else ROWS_PER_BATCH // 4
+    with pipelines(directory) as measure:
+
+        def throughput(way: str, **more: int) -> float:
+            run = OrderRun(way=way, rows_per_batch=rows, seconds=SECONDS_EACH * seconds, **more)
+            return float(measure(run)["rows_per_second"])
+
+        for way in WAYS:
+            throughput(way)  # before anything counts: the JVM compiles what it runs often
+        for way, goal in THROUGHPUT_GOALS.items():
+            report.compare(
+                f"the paper's pipeline in order, against {way}",
+                lambda: throughput(ORDERED),
+                lambda way=way: throughput(way),  # type: ignore[misc]
+                peer_name=way,
+                unit="rows/s",
+                goal=goal,
+            )
+        report.compare(
+            f"the same with costly operators, against {ORDER_BY}",
+            lambda: throughput(ORDERED, cycles=COSTLY_CYCLES),
+            lambda: throughput(ORDER_BY, cycles=COSTLY_CYCLES),
+            peer_name=ORDER_BY,
+            unit="rows/s",
+            goal=COSTLY_GOAL,
+        )
+        charts = [_latencies(report, measure, seconds)]
+        if full:
+            charts.append(_growth(throughput))
+    if full:
+        write_charts(PATH, charts)
+
+
+def _latencies(report: Report, measure: Measure, seconds: float) -> Chart:
+    slowest = min(result.peer for result in report.results if result.suite == report.suite)
+    rate = int(slowest * LATENCY_SHARE)
+    found: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+    for _ in range(report.rounds):
+        for way in WAYS:
+            found[way].append(measure(OrderRun(way=way, rows_per_second=rate, seconds=SECONDS_EACH * seconds)))
+
+    def median(way: str, read: Callable[[dict[str, Any]], float]) -> float:
+        return statistics.median(read(one) for one in found[way])
+
+    for what, goals, read in (
+        ("mean", MEAN_GOALS, lambda one: float(one["mean_ms"])),
+        ("P99", P99_GOALS, lambda one: float(one["latency_ms"][-1])),
+    ):
+        for way in WAYS[1:]:
+            report.state(
+                f"{what} latency of the paper's pipeline at {rate:,} rows/s, against {way}",
+                median(ORDERED, read),
+                median(way, read),
+                peer_name=way,
+                unit="ms",
+                goal=goals.get(way),
+            )
+    shown = (ORDERED, WINDOW, ORDER_BY, UNORDERED)
+    return Chart(
+        key="order-latency",
+        title="Latency of the paper's pipeline, from the source to the sink",
+        x="per cent of the rows that took no longer",
+        y="ms",
+        curves=tuple(
+            Curve(
+                name=way,
+                points=tuple(
+                    (float(share), median(way, lambda one, at=at: float(one["latency_ms"][at])))  # type: ignore[misc]
+                    for at, share in enumerate(SHARES)
+                ),
+            )
+            for way in shown
+        ),
+        note=f"All at {rate:,} rows a second, half of what the slowest can do. The paper's Figure 7, on its side.",
+    )
+
+
+def _growth(throughput: Callable[..., float]) -> Chart:
+    curves = tuple(
+        Curve(
+            name=way,
+            points=tuple((float(tasks), throughput(way, parallelism=tasks)) for tasks in PARALLELISM),
+        )
+        for way in (ORDERED, ORDER_BY, ONE_TASK, UNORDERED)
+    )
+    return Chart(
+        key="order-parallelism",
+        title="Throughput of the paper's pipeline by tasks after the rebalance",
+        x="tasks",
+        y="rows/s",
+        curves=curves,
+        note="On two processors: more tasks are more runs to merge, not more work at once.",
+    )
+
+
+@contextlib.contextmanager
+def pipelines(directory: Path) -> Iterator[Measure]:
+    """A Spark that runs one pipeline after the other."""
+    with (directory / "spark.log").open("w+", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.order_query"],
+            cwd=BUILD.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+
+        def answer() -> dict[str, Any]:
+            line = answers.readline()
+            if not line:
+                log.seek(0)
+                raise RuntimeError(f"Spark ended: {log.read()[-3000:]}")
+            told: dict[str, Any] = json.loads(line)
+            return told
+
+        def measure(run: OrderRun) -> dict[str, Any]:
+            requests.write(as_line(run))
+            requests.flush()
+            return answer()
+
+        try:
+            answer()
+            yield measure
+        finally:
+            requests.close()
+            stop(process)
