@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 WALLAROO_COOKIE: Final = "Dragons-Love-Tacos"
+PAST_SECONDS: Final = 86_400
+"""A volume that a listener makes keeps what was deleted for so long."""
 EXAMPLES: Final = """\b
 Examples:
   sos-journal create clicks --servers a:7400,b:7400,c:7400
@@ -84,11 +86,16 @@ def listen_command(**options: Any) -> None:
 
     With --tokens, a source shows its token as the cookie, and needs the right to append to the volume; a reader needs
     the right to read, and to append, for its own file. SIGHUP reloads tokens and certificates.
+
+    What is deleted stays in the volume's past as long as --keep-for says, as in every volume, and takes room as long:
+    a day with --create or --embedded, else as the volume was made.
     """
     with ExitStack() as stack:
         if options["embedded"]:
             server = stack.enter_context(_embedded(options))
             options |= {"servers": ((server.address,),), "create": True}
+        if options["create"] and options["keep_for"] is None and options["keep_bytes"] is None:
+            options |= {"keep_for": PAST_SECONDS}
         settings = _settings(options)
         if options["embedded"]:
             settings = replace(settings, files=replace(settings.files, token=server.token, authorities=None))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from journal.gateway.client.client import open_volume
 from tests.connectors.relay.processes import RunningProgram, relay_house
 from tests.connectors.relay.staging_driver import staging_driver
 from tests.connectors.test_listen_process import Process, stored
@@ -26,6 +27,11 @@ def embedded(tmp_path: Path) -> Process:
     return listener
 
 
+async def past_seconds(address: str) -> int:
+    async with open_volume([address], "clicks") as volume:
+        return (await volume.describe()).retention_seconds
+
+
 def test_the_source_of_twenty_lines(tmp_path: Path) -> None:
     assert EXAMPLE.read_text(encoding="utf-8") in DOCUMENT
     listener = embedded(tmp_path)
@@ -40,6 +46,7 @@ def test_the_source_of_twenty_lines(tmp_path: Path) -> None:
         listener.start()
         assert run() == run() == "durable up to message 1000\n"
         assert [row[2] for row in stored(listener)] == list(range(1, 1001))
+        assert trio.run(past_seconds, listener.addresses["files"]) == 86_400
     finally:
         listener.end()
 
