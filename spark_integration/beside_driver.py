@@ -37,6 +37,8 @@ class BesideDriverError(RuntimeError):
 class Wanted:
     """What a driver asked for. `host` is the address under which executors reach this machine.
 
+    `listen`: where a listener takes messages for `ingest_volume`, which it makes if it is not there; None: no listener.
+
     `keep_for`, as the tool's --keep-for, is how long the past is kept; None: as the volume was made. `server_token` and
     `server_authorities` (PEM; TLS if given) are for the SOS servers.
     """
@@ -51,6 +53,8 @@ class Wanted:
     insecure: bool = False
     web: str | None = None
     """HOST:PORT of the page."""
+    listen: str | None = None
+    ingest_volume: str | None = None
 
     @property
     def is_embedded(self) -> bool:
@@ -88,6 +92,11 @@ class BesideDriver:
     def relay_address(self) -> str:
         """Where a relay serves as soon as somebody asks for one."""
         return self._addresses["sos-relay"]
+
+    @property
+    def files_address(self) -> str | None:
+        """Where the listener serves what it has taken."""
+        return self._addresses.get("sos-listener")
 
     @property
     def server_address(self) -> str | None:
@@ -175,7 +184,12 @@ def start_beside_driver(wanted: Wanted) -> BesideDriver:
     folder = begin_run(wanted.directory)
     try:
         certified_host = None if wanted.host == LOOPBACK else wanted.host
-        credentials = make_run_credentials(folder.path, volume=wanted.volume, certified_host=certified_host)
+        credentials = make_run_credentials(
+            folder.path,
+            volume=wanted.volume,
+            certified_host=certified_host,
+            ingest_volume=wanted.ingest_volume,
+        )
         plan = folder.path / "plan.json"
         plan.write_text(json.dumps(programs(wanted, credentials, folder.path)))
         return BesideDriver(wanted, folder, credentials, plan)
@@ -186,9 +200,11 @@ def start_beside_driver(wanted: Wanted) -> BesideDriver:
 
 
 def programs(wanted: Wanted, credentials: RunCredentials, folder: Path) -> list[dict[str, Any]]:
-    """The companion's plan: the embedded server if there is one, the journal service, and for sinks a relay.
+    """The companion's plan: the embedded server if there is one, the journal service, a listener if there shall be one,
+    and for sinks a relay.
 
-    Both ask for the run's token, on loopback too, where every user of this host could reach them otherwise.
+    They ask for the run's token, on loopback too, where every user of this host could reach them otherwise; but the
+    listener asks for none, since sources do not know it.
     """
     plan = []
     servers: Sequence[str] = wanted.servers
@@ -203,22 +219,31 @@ def programs(wanted: Wanted, credentials: RunCredentials, folder: Path) -> list[
         command += ["--server", server]
     if wanted.is_embedded:
         command += ["--create"]
-    if wanted.insecure:
-        command += ["--insecure"]
     if wanted.web is not None:
         command += ["--web", wanted.web]
     if wanted.keep_for is not None:
         command += ["--keep-for", wanted.keep_for]
+    trusting = ["--insecure"] if wanted.insecure else []
     if wanted.server_authorities is not None:
         authorities = folder / "authorities.pem"
         authorities.write_text(wanted.server_authorities)
-        command += ["--tls-ca", str(authorities)]
+        trusting += ["--tls-ca", str(authorities)]
+    command += trusting
     if credentials.certificate is not None:
         command += ["--tls-cert", str(credentials.certificate.file)]
         command += ["--tls-key", str(credentials.certificate.key_file)]
     plan.append(_program("sos-journal", command, wanted.host, wanted.directory))
+    if wanted.listen is not None:
+        plan.append(_listener(wanted, servers, trusting))
     plan.append(_relay(wanted, credentials, shared))
     return plan
+
+
+def _listener(wanted: Wanted, servers: Sequence[str], trusting: Sequence[str]) -> dict[str, Any]:
+    command = [*_python("connectors"), "listen", "--volume", str(wanted.ingest_volume), "--create", "--share-port"]
+    command += ["--listen", str(wanted.listen), "--files", "{listen}", "--dir", str(wanted.directory / "ingest")]
+    command += ["--servers", ",".join(servers), *trusting]
+    return _program("sos-listener", command, wanted.host, wanted.directory) | {"says": "files"}
 
 
 def _relay(wanted: Wanted, credentials: RunCredentials, shared: Sequence[str]) -> dict[str, Any]:

@@ -47,7 +47,8 @@ _PR_SET_PDEATHSIG: Final = 1
 class Program:
     """One program. In `command`, {NAME} stands for the address of an earlier program and {listen} for its own.
 
-    `on_demand`: only when somebody asks for it; such a program shares its port.
+    `on_demand`: only when somebody asks for it; such a program shares its port. `says`: the word before its own address
+    among the lines that it prints, the last of which is `ready HOST:PORT`.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Program:
     host: str
     log: Path
     on_demand: bool = False
+    says: str = "ready"
 
 
 class StartError(Exception):
@@ -180,11 +182,13 @@ def _filled(argument: str, words: dict[str, str]) -> str:
 
 async def _address_said_by(process: subprocess.Popen[str], program: Program, log_begin: int) -> str:
     assert process.stdout is not None
+    said: dict[str, str] = {}
     with trio.move_on_after(START_SECONDS_MAX):
-        line = await trio.to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True)
-        word, _, address = line.strip().partition(" ")
-        if word == "ready":
-            return address
+        while line := await trio.to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True):
+            word, _, address = line.strip().partition(" ")
+            said[word] = address
+            if word == "ready":
+                return said[program.says]
         await _ended(process)
         raise StartError(f"{program.name} ended with {process.returncode}. {_end_of(program.log, log_begin)}")
     raise StartError(

@@ -48,13 +48,15 @@ class RunCertificate:
     text: str
 
 
-def make_run_credentials(folder: Path, *, volume: str, certified_host: str | None) -> RunCredentials:
-    """A token with every right on `volume` and on what a relay is given, and a self-signed certificate for the host, if
-    any, in new files.
+def make_run_credentials(
+    folder: Path, *, volume: str, certified_host: str | None, ingest_volume: str | None = None
+) -> RunCredentials:
+    """A token with every right on the volumes and on what a relay is given, and a self-signed certificate for the host,
+    if any, in new files.
     """
     token, grant = new_token(
         name="this run",
-        namespaces=(volume, RELAY_VOLUME),
+        namespaces=(volume, RELAY_VOLUME, *((ingest_volume,) if ingest_volume is not None else ())),
         rights=frozenset(Right),
         expires=(datetime.now(UTC) + VALIDITY).timestamp(),
     )

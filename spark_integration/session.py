@@ -48,6 +48,10 @@ _EMBEDDED_NOTICE: Final = (
     "SOS_TOKEN=$(cat {token_file}); sos-journal batches sos://{volume}"
 )
 _WEB_NOTICE: Final = "sos: the page of volume {volume!r}: {url} (it asks for the token: cat {token_file})"
+_LISTENING_NOTICE: Final = (
+    "sos: a listener takes messages at {0} into volume {1!r}: sos-connector send FILE --to {0}; read them with "
+    'spark.readStream.format("sos-connector"), and look at it with sos-connector status {1} --service {2}'
+)
 
 _lock = threading.Lock()
 _running: dict[str, BesideDriver] = {}
@@ -82,6 +86,8 @@ def with_sos_checkpoints(
     keep_for: str | None = None,
     insecure: bool = False,
     web: str | None = None,
+    listen: str | None = None,
+    listen_volume: str | None = None,
 ) -> SparkSession.Builder:
     """The builder, told to keep checkpoints of `sos://VOLUME/...`; call getOrCreate() on what is returned.
 
@@ -93,19 +99,17 @@ def with_sos_checkpoints(
     Without `authorities` a token goes to this host only, unless `insecure`. `web`, such as "127.0.0.1:7480", is where
     the service that is started here serves its page; the address is printed.
 
+    `listen`, such as "127.0.0.1:7431": starts a listener, which sources need no token for (beyond this host it wants
+    `insecure`), on the volume `listen_volume` (VOLUME-ingest); the source `sos-connector` finds it without options.
     Where a journal service is started, a relay is, too, when the first query needs one: a sink of
     `writeStream.format("sos-connector")`. What was started ends with this process, however it ends. For a Spark Connect
     server elsewhere nothing is started; the settings that it needs are printed.
     """
     _check_listed(servers=servers, service=service)
-    if servers and service:
-        raise SessionError("give either servers=, to start a journal service here, or service=, to use one that runs")
-    if service and keep_for is not None:
-        raise SessionError("keep_for= is for a service that is started here; the one that runs has --keep-for")
-    if service and web is not None:
-        raise SessionError("web= is for a service that is started here; the one that runs has --web")
+    _check_for_a_service_here(service, servers=servers, keep_for=keep_for, web=web, listen=listen)
     _check_exposure((*servers, *service), token=token, encrypted=insecure or authorities is not None)
     target = _target_of(builder)
+    _check_listening(listen, target, insecure=insecure)
     if target.is_elsewhere:
         access = SparkAccess(service=tuple(service), token=token, authorities=authorities, insecure=insecure)
         return _for_connect_elsewhere(builder, volume, access)
@@ -125,6 +129,8 @@ def with_sos_checkpoints(
             keep_for=keep_for,
             insecure=insecure,
             web=None if web is None else _web_address(web),
+            listen=listen,
+            ingest_volume=(listen_volume or f"{volume}-ingest") if listen is not None else None,
         )
         access = _started(wanted)
     return _configured(builder, replace(access, jar=str(jar_path())))
@@ -173,6 +179,8 @@ def _started(wanted: Wanted) -> SparkAccess:
                 scheme = "https" if running.credentials.certificate else "http"
                 token_file = shlex.quote(str(running.credentials.token_file))
                 _say(_WEB_NOTICE.format(volume=wanted.volume, url=f"{scheme}://{wanted.web}/", token_file=token_file))
+            if wanted.listen is not None:
+                _say(_LISTENING_NOTICE.format(wanted.listen, wanted.ingest_volume, running.files_address))
         elif running.wanted != wanted:
             raise SessionError(
                 f"volume {wanted.volume!r} is already served for this process with other settings: {running.wanted}. "
@@ -183,6 +191,8 @@ def _started(wanted: Wanted) -> SparkAccess:
     return SparkAccess(
         service=(running.address,),
         relay=running.relay_address,
+        ingest_volume=wanted.ingest_volume,
+        ingest_service=running.files_address,
         token=credentials.token,
         authorities=certificate.text if certificate else None,
         tls=certificate is not None,
@@ -258,6 +268,40 @@ def _check_exposure(addresses: Sequence[str], *, token: str | None, encrypted: b
         raise SessionError(
             f"the token would go to {', '.join(exposed)} in clear: give authorities=, so that TLS is spoken, or say "
             "insecure=True"
+        )
+
+
+def _check_for_a_service_here(
+    service: Sequence[str], *, servers: Sequence[str], keep_for: str | None, web: str | None, listen: str | None
+) -> None:
+    if not service:
+        return
+    if servers:
+        raise SessionError("give either servers=, to start a journal service here, or service=, to use one that runs")
+    if keep_for is not None:
+        raise SessionError("keep_for= is for a service that is started here; the one that runs has --keep-for")
+    if web is not None:
+        raise SessionError("web= is for a service that is started here; the one that runs has --web")
+    if listen is not None:
+        raise SessionError("listen= is for a service that is started here; run `sos-connector listen` beside the other")
+
+
+def _check_listening(listen: str | None, target: _Target, *, insecure: bool) -> None:
+    if listen is None:
+        return
+    try:
+        address = parse_address(listen, what="listen")
+    except SettingsError as error:
+        raise SessionError(str(error)) from error
+    if target.is_elsewhere or not target.executors_are_here:
+        raise SessionError(
+            "listen= is for executors on this machine; for a cluster run `sos-connector listen` by itself, and tell "
+            "the source in its options volume and service"
+        )
+    if not (address.loopback or insecure):
+        raise SessionError(
+            f"{listen} can be reached from other machines, and sources show no token there: say insecure=True where "
+            "only those can reach it who may, or run `sos-connector listen` with --tls-cert and --tokens by itself"
         )
 
 

@@ -17,6 +17,7 @@ from journal.cli.service_options import journal_settings, service_options, servi
 from sos_client.command.output import note
 from sos_client.command.parameters import Age, Size
 from sos_client.command.running import run_async
+from sos_client.command.serving import SHARE_PORT_OPTION
 from sos_client.net.addresses import parse_address, split_addresses
 from sos_client.wire.names import check_name
 
@@ -77,6 +78,7 @@ Examples:
     help="Let sources wait while a reader is further behind than this, e.g. 10G (default: never).",
 )
 @service_options
+@SHARE_PORT_OPTION
 @click.option("--insecure", is_flag=True, help="Listen beyond loopback without TLS and tokens.")
 def listen_command(**options: Any) -> None:
     """Take messages from source connectors until SIGTERM.

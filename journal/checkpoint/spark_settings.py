@@ -19,6 +19,8 @@ REDACTION_SETTING: Final = "spark.redaction.regex"
 HADOOP_PREFIX: Final = "spark.hadoop."
 SERVICE_KEY: Final = "fs.sos.service"
 RELAY_KEY: Final = "fs.sos.relay"
+INGEST_VOLUME_KEY: Final = "fs.sos.ingest.volume"
+INGEST_SERVICE_KEY: Final = "fs.sos.ingest.service"
 TOKEN_KEY: Final = "fs.sos.token"
 """Has a word in it that Spark redacts, in its user interface, its logs and its event log."""
 
@@ -33,6 +35,8 @@ class SparkAccess:
 
     service: tuple[str, ...]
     relay: str | None = None
+    ingest_volume: str | None = None
+    ingest_service: str | None = None
     token: str | None = None
     token_file: str | None = None
     tls: bool = False
@@ -67,6 +71,8 @@ def hadoop_settings(access: SparkAccess) -> dict[str, str]:
     }
     optional = {
         RELAY_KEY: access.relay,
+        INGEST_VOLUME_KEY: access.ingest_volume,
+        INGEST_SERVICE_KEY: access.ingest_service,
         TOKEN_KEY: access.token,
         "fs.sos.token.file": access.token_file,
         "fs.sos.tls": "true" if access.tls else None,

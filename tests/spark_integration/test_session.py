@@ -193,6 +193,31 @@ def test_how_long_the_past_is_kept_is_told_to_the_service_that_is_started(tmp_pa
         with_sos_checkpoints(SparkSession.builder, volume="v", service=["a:1"], keep_for="7d")
 
 
+def test_a_listener_is_started_where_it_is_wanted(tmp_path: Path) -> None:
+    wanted = replace(_wanted(tmp_path, servers=()), listen="127.0.0.1:7431", ingest_volume="v-ingest")
+    credentials = make_run_credentials(tmp_path, volume="v", certified_host=None, ingest_volume="v-ingest")
+    listener = programs(wanted, credentials, tmp_path)[2]
+    assert (listener["name"], listener["says"]) == ("sos-listener", "files")
+    assert {"127.0.0.1:7431", "v-ingest", "{sos-server}", "{listen}"} <= set(listener["command"])
+    grant = AccessRules(credentials.tokens_file).authenticate(bytes.fromhex(credentials.token), now=0)
+    assert grant.reaches("v-ingest")
+
+
+@pytest.mark.parametrize(
+    ("listen", "others", "sentence"),
+    [
+        ("0.0.0.0:7431", {}, "sources show no token there: say insecure=True"),
+        ("127.0.0.1", {}, "the port is missing"),
+        ("127.0.0.1:7431", {"service": ["a:1"]}, "beside the other"),
+        ("127.0.0.1:7431", {"master": "spark://a:7077"}, "run `sos-connector listen` by itself"),
+    ],
+)
+def test_a_listener_that_cannot_be(listen: str, others: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    builder = SparkSession.builder.master(others.pop("master", "local"))
+    with pytest.raises(SessionError, match=sentence):
+        with_sos_checkpoints(builder, volume="v", directory=tmp_path, listen=listen, **others)
+
+
 def test_what_was_wanted_can_be_told_without_its_token(tmp_path: Path) -> None:
     assert _TOKEN not in repr(_wanted(tmp_path, servers=("a:7400",)))
 
