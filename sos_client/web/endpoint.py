@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from sos_client.serving.access import TokenRefusedError
+from sos_client.serving.access import Right, TokenRefusedError
 from sos_client.web.http_server import HttpReply, HttpServer
 from sos_client.web.metrics_text import METRICS_TYPE, MetricsText
 from sos_client.web.status_source import sight_of
@@ -99,7 +99,7 @@ class WebEndpoint:
             self._log.refused("token refused", peer=request.peer, reason=str(error), path=path)
             return _text(401, str(error), (("WWW-Authenticate", "Bearer"),))
         sight = self._sight(grant)
-        if self._access.required and not sight.names and not sight.is_whole:
+        if Right.READ not in grant.rights or (not sight.names and any(True for _ in self._source.names)):
             self._log.refused("denied", peer=request.peer, token=grant.name, path=path)
             return _text(403, "this token may read nothing here")
         if path == "/metrics":
