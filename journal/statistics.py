@@ -24,4 +24,5 @@ class VolumeStatistics:
     oldest_lsn: int
     files: int
     tree_bytes: int  # what files, directories and claims take in the service's memory
+    may_lose: int  # how many more members may go before writes stop; negative when they have
     members: tuple[MemberStatistics, ...]

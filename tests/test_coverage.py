@@ -112,10 +112,10 @@ CONNECTOR_TESTS: Final = [
     ]
 ]
 
-WEB: Final = ["journal/web/outlook.py", "journal/web/query_facts.py", "sos_client/web/sampling.py"]
+WEB: Final = ["journal/web/outlook.py", "journal.owner.query_facts.py", "sos_client/web/sampling.py"]
 WEB_TESTS: Final = [
     "tests/journal/web/test_outlook.py",
-    "tests/journal/web/test_query_facts.py",
+    "tests/journal/owner/test_query_facts.py",
     "tests/sos_client/web/test_sampling.py",
 ]
 

@@ -24,8 +24,10 @@ from journal.owner.content import Content
 from journal.owner.housekeeping import Housekeeping
 from journal.owner.idle_mark import announce
 from journal.owner.log import Log
-from journal.owner.replica_progress import ReplicaProgress, Standing
+from journal.owner.query_facts import last_commits
+from journal.owner.replica_progress import ReplicaProgress
 from journal.owner.replica_set import ReplicaSet
+from journal.owner.standing import statistics_of
 from journal.records.change import (
     AbandonChange,
     Change,
@@ -41,7 +43,6 @@ from journal.records.change import (
 from journal.records.paths import check_path
 from journal.records.record import NO_CLIENT, Kind
 from journal.records.settings import JournalSettings, Surroundings, monotonic_ms
-from journal.statistics import MemberStatistics, VolumeStatistics
 from journal.takeover.driver import take_over
 from journal.takeover.member_links import member_links
 from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from journal.records.change import PinChange
     from journal.records.record import RecordHeader
     from journal.records.segment import SegmentHeader
+    from journal.statistics import VolumeStatistics
     from journal.takeover.driver import TakenOver
     from journal.volume import Answer, Buffer, ClaimPage, MarkValue, Page, PathClaim, VolumeDescription
 
@@ -117,20 +119,11 @@ class Journal:
 
     def statistics(self) -> VolumeStatistics:
         """How it stands, for metrics."""
-        return VolumeStatistics(
-            epoch=self.epoch,
-            written_lsn=self.log.end,
-            acknowledged_lsn=self.acknowledged_lsn,
-            oldest_lsn=self.acknowledged.trim,
-            files=self.acknowledged.tree.file_count,
-            tree_bytes=self.acknowledged.tree_bytes,
-            members=tuple(
-                MemberStatistics(
-                    address=one.member.address, in_sync=one.standing is Standing.IN_SYNC, lag_bytes=one.lag_bytes
-                )
-                for one in self.replicas.status()
-            ),
-        )
+        return statistics_of(self)
+
+    def query_commits(self) -> dict[str, int]:
+        """When each query has committed its last batch, in milliseconds since 1970. For metrics."""
+        return last_commits(self.acknowledged.tree)
 
     # ---- changes
 

@@ -145,6 +145,11 @@ class ReplicaProgress:
         """Whether what these members hold, beside the log, survives every takeover."""
         return is_durable(self.membership, holding)
 
+    def spare(self) -> int:
+        """How many more members may go before writes cannot be acknowledged; negative when they cannot now."""
+        follow = set(self.counting())
+        return min(len(follow.intersection(one.members)) - needed(one) for one in self.membership.configurations)
+
     def newest_claim(self) -> Progress | None:
         """Who fenced us, as far as known."""
         removed = [one for one in self.members.values() if one.standing is Standing.REMOVED]

@@ -73,9 +73,15 @@ class VolumeCollector(Collector):
             "oldest_lsn": _family("oldest_lsn_bytes", "Beginning of what is retained"),
             "files": _family("files", "Files in the tree"),
             "tree_bytes": _family("tree_bytes", "What files, directories and claims take in memory"),
+            "may_lose": _family("may_lose", "Members that may still go before writes stop; negative: they have"),
         }
         in_sync = _family("member_in_sync", "1 if the member counts towards the quorum", "member")
         lag = _family("member_lag_bytes", "Written bytes that the member has not synced", "member")
+        committed = GaugeMetricFamily(
+            "sos_journal_query_committed_seconds",
+            "When the query has committed its last batch, in seconds since 1970",
+            labels=["volume", "query"],
+        )
         for keeper in self._keepers:
             statistics = keeper.statistics()
             owned.add_metric([keeper.name], statistics is not None)
@@ -83,10 +89,13 @@ class VolumeCollector(Collector):
                 continue
             for name, family in numbers.items():
                 family.add_metric([keeper.name], getattr(statistics, name))
+            if keeper.owned_volume is not None:
+                for query, committed_ms in keeper.owned_volume.query_commits().items():
+                    committed.add_metric([keeper.name, query or "/"], committed_ms / 1000)
             for member in statistics.members:
                 in_sync.add_metric([keeper.name, member.address], member.in_sync)
                 lag.add_metric([keeper.name, member.address], member.lag_bytes)
-        return [owned, *numbers.values(), in_sync, lag]
+        return [owned, *numbers.values(), in_sync, lag, committed]
 
 
 def _family(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:

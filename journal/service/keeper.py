@@ -18,7 +18,7 @@ from journal.volume import ServedVolume
 from sos_client.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from journal.statistics import VolumeStatistics
@@ -70,6 +70,9 @@ class OwnedVolume(ServedVolume, Protocol):
 
     def statistics(self) -> VolumeStatistics:
         """For metrics; costs next to nothing."""
+
+    def query_commits(self) -> Mapping[str, int]:
+        """For metrics: when each query has committed its last batch, in milliseconds since 1970."""
 
 
 class OwnerBoard(Protocol):

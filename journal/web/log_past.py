@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.checkpoint.layout import batch_of
+from journal.owner.query_facts import BatchTimes
 from journal.records.change import (
     CONTENT_KINDS,
     ClaimChange,
@@ -20,7 +21,6 @@ from journal.records.change import (
     decode_change,
 )
 from journal.records.record import Kind
-from journal.web.query_facts import BatchTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,9 +20,9 @@ from journal.checkpoint.operator_metadata import operator_paths, parse_operator
 from journal.errors import JournalError
 from journal.files.diagnosing import diagnoses
 from journal.image import nodes
+from journal.owner.query_facts import BatchTimes, StateSize, batches_of, find_queries, state_of
 from journal.records.paths import join
 from journal.web.log_past import LogPast
-from journal.web.query_facts import BatchTimes, StateSize, batches_of, find_queries, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

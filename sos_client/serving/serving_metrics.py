@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class ServingMetrics(Collector):
         self._prefix = prefix
         self._listener = listener
         self._log = log
+        self._started = time.time()
 
     def collect(self) -> Iterable[Metric]:
         for name, meaning, value in (
@@ -35,3 +37,5 @@ class ServingMetrics(Collector):
             ("log_lines_left_out", "Warnings and refusals beyond their bounds.", self._log.lines_left_out),
         ):
             yield CounterMetricFamily(f"{self._prefix}_{name}", meaning, value)
+        started = f"{self._prefix}_start_time_seconds"
+        yield GaugeMetricFamily(started, "When this process began to serve, in seconds since 1970.", self._started)

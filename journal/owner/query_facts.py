@@ -88,6 +88,18 @@ def batches_of(tree: FileTree, query: str) -> dict[int, BatchTimes]:
     return found
 
 
+def last_commits(tree: FileTree) -> dict[str, int]:
+    """Of each query when it has committed its last batch; those that have committed none are missing."""
+    found = {}
+    for query in find_queries(tree):
+        directory = nodes.find(tree.root, join(query, "commits"))
+        if isinstance(directory, nodes.Directory):
+            named = [(number, name) for name in directory.children if (number := _number(name)) is not None]
+            if named:
+                found[query] = nodes.modified_ms_of(directory.children[max(named)[1]])
+    return found
+
+
 @dataclass(slots=True, kw_only=True)
 class StateSize:
     """The state of one operator (of one store of it)."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from journal.checkpoint.operator_metadata import OperatorStores
 from journal.image import nodes
 from journal.image.file_tree import FileTree
-from journal.web import query_facts
-from journal.web.query_facts import BatchTimes, batches_of, find_queries, state_of
+from journal.owner import query_facts
+from journal.owner.query_facts import BatchTimes, batches_of, find_queries, last_commits, state_of
 
 if TYPE_CHECKING:
     import pytest
@@ -52,6 +52,15 @@ def test_batches_by_their_files() -> None:
     assert (first.took_ms, second.took_ms) == (500, None)
     assert first.as_json() == [0, 1000, 1500]
     assert BatchTimes(number=1, planned_ms=9, committed_ms=8).took_ms == 0  # a clock that was set back
+
+
+def test_the_last_commit_of_each_query() -> None:
+    tree = tree_of(
+        ("a/commits/9", 900), ("a/commits/10", 1000), ("a/commits/x", 5), ("b/offsets/0", 1), ("c/commits", 1)
+    )
+    tree.publish("d/offsets/0", nodes.pack_file(1, b""), time_ms=1)
+    tree.make_directories("d/commits", time_ms=1)
+    assert last_commits(tree) == {"a": 1000}
 
 
 def test_state_is_counted_and_what_a_start_replays() -> None:
