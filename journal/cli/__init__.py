@@ -26,6 +26,7 @@ VERBS: Final = {
     "import": ("importing", "import_directory"),
     "backup": ("backup", "backup"),
     "fork": ("fork", "fork"),
+    "rewind": ("rewind", "rewind"),
     "repair": ("repair", "repair"),
     "claims": ("claims", "claims"),
     "rm": ("rm", "rm"),

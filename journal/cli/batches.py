@@ -13,6 +13,7 @@ from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import open_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.records.change import CONTENT_KINDS, content_path, decode_change
+from journal.records.moments import Now
 from sos_client.command.output import (
     QUIET,
     count_text,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from journal.checkpoint.layout import OffsetFile
     from journal.copies.volume_reader import VolumeReader
+    from journal.image.image import Image
     from journal.records.change import Change
     from journal.records.record import RecordHeader
 
@@ -60,6 +62,7 @@ async def _batches(location: Location, last: int, offsets: bool, style: Style, a
     async with open_log(access, location.volume) as reader:
         with progress("reading the log", sum(reader.lengths().values())) as bar:
             found = await last_batches(reader, location.path, last, bar.advance)
+        found = with_moved(found, await reader.image(Now()), location.path, last)
         if not found:
             raise refused(JournalCode.NOT_FOUND, f"no batch of a query at {location} is in the log that is kept")
         plans = [await _plan_of(reader, batch) if offsets or style.json else None for batch in found]
@@ -92,6 +95,27 @@ async def last_batches(reader: VolumeReader, path: str, last: int, advance: Call
     for header, change in (one for segment in reversed(segments) for one in segment):
         history.note(header, change)
     return history.of(path, last=last)
+
+
+def with_moved(found: list[Batch], image: Image, path: str, last: int) -> list[Batch]:
+    """Batches that came with an import or fork, too: their files keep their times, the log has no records of them."""
+    if image.tree.find(path) is None:
+        return found
+    known = {(batch.query, batch.number): batch for batch in found}
+    for status in image.tree.walk(path):
+        place = None if status.is_directory else batch_of(status.path)
+        if place is None or ((place[0], place[2]) in known and known[place[0], place[2]].committed_lsn):
+            continue
+        query, log, number = place
+        batch = known.setdefault((query, number), Batch(query=query, number=number))
+        if log == "commits" and batch.committed_ms is None:
+            batch.committed_ms = status.modified_ms
+        elif log == "offsets" and batch.planned_ms is None:
+            batch.planned_ms = batch.began_ms = status.modified_ms
+    queries: dict[str, list[Batch]] = {}
+    for _, batch in sorted(known.items()):
+        queries.setdefault(batch.query, []).append(batch)
+    return [batch for batches in queries.values() for batch in batches[-last:]]
 
 
 def _plans(changes: Iterable[tuple[RecordHeader, Change]], path: str) -> Iterator[tuple[str, int]]:

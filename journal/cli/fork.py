@@ -82,7 +82,7 @@ async def _fork(
     async with open_log(access, source.volume) as reader:
         view = LogView(reader, await image_of(reader, moment_of(at, style), path=source.path))
         await warn_of_open_end(view, at)
-        files = [_new_file(view, status, source.path) async for status in view.walk(source.path)]
+        files = [new_file(view, status, source.path) async for status in view.walk(source.path)]
         for name in sorted({top for file in files if _SCRATCH.fullmatch(top := _top(file))}):
             note(f"left out: {name}, which an import or fork has written that did not come to its end")
         files = [file for file in files if not _SCRATCH.fullmatch(_top(file))]
@@ -138,7 +138,9 @@ def _top(file: NewFile) -> str:
     return file.path.partition("/")[0]
 
 
-def _new_file(view: LogView, status: FileStatus, root: str) -> NewFile:
+def new_file(view: LogView, status: FileStatus, root: str) -> NewFile:
+    """A file of a moment, for `write_tree`; its path is relative to `root`."""
+
     def pieces() -> AsyncIterator[bytes]:
         return view.read(status.path)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from journal.checkpoint.layout import batch_of
 from journal.copies.history import History, read_chain
+from journal.copies.moved_batches import lsn_of_moved_batch
 from journal.errors import DamagedJournalError, JournalCode, JournalError, damaged, refused
 from journal.image.image import Image
 from journal.image.index_snapshot import checked_snapshot, snapshots_on_chain
@@ -189,6 +190,8 @@ class VolumeReader:
                 break
         if len(mine) == 1:
             return next(iter(mine.values()))
+        if not mine and (moved := await lsn_of_moved_batch(self, batch, path)) is not None:
+            return moved
         if not mine:
             raise refused(
                 JournalCode.NOT_FOUND,
