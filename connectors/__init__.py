@@ -9,7 +9,17 @@ from __future__ import annotations
 from connectors.sink.serve import serve_sink
 from connectors.sink.sink_history import SinkTransaction
 from connectors.sink.sink_session import SinkRow
+from connectors.sink.transactions import SinkUnavailableError
 from connectors.source.source import OpenStream, Source, open_source
 from connectors.source.source_link import ListenerRefusedError
 
-__all__ = ["ListenerRefusedError", "OpenStream", "SinkRow", "SinkTransaction", "Source", "open_source", "serve_sink"]
+__all__ = [
+    "ListenerRefusedError",
+    "OpenStream",
+    "SinkRow",
+    "SinkTransaction",
+    "SinkUnavailableError",
+    "Source",
+    "open_source",
+    "serve_sink",
+]

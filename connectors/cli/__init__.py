@@ -16,6 +16,7 @@ VERBS: Final = {
     "relay": ("relay", "relay_command"),
     "receive": ("receive", "receive_command"),
     "committed": ("receive", "committed_command"),
+    "postgres": ("postgres", "postgres_command"),
 }
 
 

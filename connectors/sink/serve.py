@@ -57,7 +57,8 @@ async def serve_sink(
     without an id, on each new connection: rows from `transaction.first` on (the row of number `first_row`) that were
     received and not prepared are to be forgotten.
 
-    The four are coroutine functions, or functions that are called in a thread, one at a time. What they raise ends it.
+    The four are coroutine functions, or functions that are called in a thread, one at a time. What they raise
+    ends this, but SinkUnavailableError: that closes the relay's connection, and it comes again.
     Anybody who reaches the address can send rows: beyond loopback only with `insecure`. SettingsError, SinkLogError.
     """
     event_log = EventLog()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from connectors.sink.transactions import SinkUnavailableError
 from connectors.wire.frames import (
     AckFrame,
     EosFrame,
@@ -93,7 +94,7 @@ class SinkSession:
                     await self._take(frame)
         except trio.TooSlowError:
             return await self._give_up(f"no HELLO within {HELLO_SECONDS:g} s")
-        except ProtocolError as error:
+        except (ProtocolError, SinkUnavailableError) as error:
             return await self._give_up(str(error))
         except ClosedByRuleError as rule:
             return str(rule)

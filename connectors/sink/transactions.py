@@ -15,7 +15,7 @@ import trio
 from connectors.sink.sink_history import SinkTransaction
 from connectors.sink.sink_rules import SinkRules
 from connectors.wire.limits import DATA_STREAM
-from sos_client.wire.errors import ProtocolError
+from sos_client.wire.errors import ProtocolError, SosError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     End = Callable[[SinkTransaction], Awaitable[None] | None]
 
 
+class SinkUnavailableError(SosError):
+    """What a sink's functions raise when they cannot now: the relay is hung up on with this reason, and comes again."""
+
+
 class SinkTransactions:
-    """One connection at a time. What the four functions raise ends the program: the log says what was done."""
+    """One connection at a time. What the four functions raise, but SinkUnavailableError, ends the program."""
 
     def __init__(
         self,
