@@ -5,8 +5,9 @@ sequence of the next part is complete, so it is sorted (a stable argsort finds r
 rows a second) and given out; the rest waits.
 
 At any moment at most one part of each run waits, besides those just read. So the memory is bounded by runs x part_rows
-+ step_rows + part_rows rows: 8 bytes each here, and whatever the caller keeps of a row. part_rows falls with the
-number of runs down to MARK_ROWS, so for up to STEP_ROWS / MARK_ROWS runs (512) the first term is below the second.
++ rows_at_once + part_rows rows: 8 bytes each here, and whatever the caller keeps of a row. part_rows falls with the
+number of runs down to MARK_ROWS; with more than STEP_ROWS / MARK_ROWS runs (512) more rows are read at once, up to
+eight times STEP_ROWS, because each step looks at each run.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 STEP_ROWS: Final = 128 * 1024
 """About as many rows are sorted at once: their sequences fit into a processor's cache."""
+
+STEPS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,11 @@ def part_rows(runs: int, step_rows: int = STEP_ROWS) -> int:
     return max(1, step_rows // runs // MARK_ROWS) * MARK_ROWS
 
 
+def rows_at_once(runs: int, step_rows: int = STEP_ROWS) -> int:
+    """About as many rows are read before some are given out."""
+    return max(step_rows, min(runs * part_rows(runs, step_rows), STEPS_MAX * step_rows))
+
+
 def _as_it_is(run: NaturalRun[Place]) -> Iterator[MergeStep[Place]]:
     before: RunSegment[Place] | None = None
     for segment in run.segments:
@@ -107,7 +115,7 @@ def _as_it_is(run: NaturalRun[Place]) -> Iterator[MergeStep[Place]]:
 def _merged(
     runs: Sequence[NaturalRun[Place]], sequences_of: Callable[[Place, int, int], Sequences], step_rows: int
 ) -> Iterator[MergeStep[Place]]:
-    rows = part_rows(len(runs), step_rows)
+    rows, at_once = part_rows(len(runs), step_rows), rows_at_once(len(runs), step_rows)
     parts = sorted(
         (part for number, run in enumerate(runs) for part in _parts(run, number, rows)), key=lambda part: part.first
     )
@@ -115,7 +123,7 @@ def _merged(
     read = 0
     while waiting or read < len(parts):
         taken = 0
-        while read < len(parts) and taken < step_rows:
+        while read < len(parts) and taken < at_once:
             part = parts[read]
             waiting.append(_Waiting(part, sequences_of(part.place, part.start, part.stop)))
             taken += part.stop - part.start

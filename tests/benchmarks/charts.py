@@ -22,7 +22,7 @@ from tests.benchmarks.svg import Bar, bar_chart, line_chart
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 DOCUMENT: Final = DOCS / "performance.md"
 FIGURES: Final = DOCS / "performance"
-SOURCES: Final = ("machine.json", "bench.json", "bench-beside.json", "growth.json", "profiles.json")
+SOURCES: Final = ("machine.json", "bench.json", "bench-beside.json", "growth.json", "order.json", "profiles.json")
 NAME_CHARACTERS: Final = 62
 
 
@@ -52,7 +52,7 @@ def main() -> int:
 def rendered(figures: Path) -> dict[Path, str]:
     """Every file that follows from the figures in this directory, and what is to be in it."""
     results = [*read_results(figures / "bench.json"), *read_results(figures / "bench-beside.json")]
-    charts = read_charts(figures / "growth.json")
+    charts = [chart for name in ("growth.json", "order.json") for chart in read_charts(figures / name)]
     files = {figures / f"{chart.key}.svg": line_chart(chart) for chart in charts}
     files[figures / "goals.svg"] = bar_chart("Ratios as parts of their goals", goal_bars(results))
     sections = {

@@ -72,6 +72,9 @@ def write_charts(path: Path, charts: list[Chart]) -> None:
 
 
 def read_charts(path: Path) -> list[Chart]:
+    """What was measured; nothing if it never was."""
+    if not path.exists():
+        return []
     entries: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     return [_chart(entry) for entry in entries]
 

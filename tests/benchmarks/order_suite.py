@@ -4,12 +4,18 @@ build/order.json."""
 from __future__ import annotations
 
 import contextlib
+import heapq
 import json
 import statistics
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from connectors.order.natural_runs import RunCutter
+from connectors.order.run_merge import merge_steps
 from tests.benchmarks.curves import Chart, Curve, write_charts
 from tests.benchmarks.load_generator import BUILD
 from tests.benchmarks.order_query import (
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from connectors.order.natural_runs import Sequences
     from tests.benchmarks.comparison import Report
 
     Measure = Callable[[OrderRun], dict[str, Any]]
@@ -44,6 +51,8 @@ LATENCY_SHARE: Final = 0.5
 """Of the slowest way's throughput: the rate at which latency is compared."""
 SECONDS_EACH: Final = 8.0
 PARALLELISM: Final = (1, 2, 4, 16, 64)
+MERGED_RUNS: Final = (1, 4, 16, 64, 256, 1024, 4096)
+MERGED_ROWS: Final = 2_000_000
 FULL_SECONDS: Final = 1.0
 
 
@@ -76,7 +85,7 @@ def order(report: Report, directory: Path, seconds: float) -> None:
             unit="rows/s",
             goal=COSTLY_GOAL,
         )
-        charts = [_latencies(report, measure, seconds)]
+        charts = [_latencies(report, measure, seconds), _merges()]
         if full:
             charts.append(_growth(throughput))
     if full:
@@ -143,6 +152,47 @@ def _growth(throughput: Callable[..., float]) -> Chart:
         curves=curves,
         note="On two processors: more tasks are more runs to merge, not more work at once.",
     )
+
+
+def _merges() -> Chart:
+    """The merge alone, of rows dealt out at random to so many runs; and the standard library's."""
+
+    def ours(runs: int) -> float:
+        parts = _dealt_out(runs, MERGED_ROWS)
+        cutter = RunCutter[int]()
+        start = time.perf_counter()
+        for number, part in enumerate(parts):
+            cutter.add(part, number)
+        count = 0
+        for step in merge_steps(cutter.runs(), lambda place, first, end: parts[place][first:end]):
+            count += sum(piece.stop - piece.start for piece in step.pieces)
+        assert count == MERGED_ROWS
+        return count / (time.perf_counter() - start)
+
+    def theirs(runs: int) -> float:
+        parts = [part.tolist() for part in _dealt_out(runs, MERGED_ROWS // 10)]
+        start = time.perf_counter()
+        count = sum(1 for _ in heapq.merge(*parts))
+        return count / (time.perf_counter() - start)
+
+    curves = tuple(
+        Curve(name=name, points=tuple((float(runs), measure(runs)) for runs in MERGED_RUNS))
+        for name, measure in (("natural runs", ours), ("heapq.merge", theirs))
+    )
+    return Chart(
+        key="order-runs",
+        title="Merging by sequence, by the number of runs",
+        x="runs that overlap",
+        y="rows/s",
+        curves=curves,
+        note=f"{MERGED_ROWS:,} rows, cutting included; sequences only, as the merge does not see rows.",
+    )
+
+
+def _dealt_out(runs: int, rows: int) -> list[Sequences]:
+    owners = np.random.default_rng(7).integers(0, runs, rows)
+    by_owner = np.argsort(owners, kind="stable")
+    return [part for part in np.split(by_owner, np.searchsorted(owners[by_owner], np.arange(1, runs))) if len(part)]
 
 
 @contextlib.contextmanager

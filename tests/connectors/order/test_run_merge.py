@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.order.natural_runs import MARK_ROWS, RunCutter, overlapping, starts_of_runs
-from connectors.order.run_merge import merge_steps, part_rows
+from connectors.order.run_merge import merge_steps, part_rows, rows_at_once
 
 if TYPE_CHECKING:
     import random
@@ -145,9 +145,10 @@ def test_long_runs_in_small_steps_hold_no_more_than_promised(
     rows = Rows([[[sequence for sequence, owner in enumerate(owners) if owner == task]] for task in range(runs)])
     assert [row[0] for row in rows.merged(step_rows)] == list(range(count))
     part = part_rows(runs, step_rows)
-    assert rows.held_max <= runs * part + step_rows + part
+    assert rows.held_max <= runs * part + rows_at_once(runs, step_rows) + part
 
 
 @pytest.mark.parametrize(("runs", "rows"), [(1, 131072), (2, 65536), (512, 256), (4096, 256)])
 def test_the_part_that_is_read_at_once_falls_with_the_number_of_runs(runs: int, rows: int) -> None:
     assert part_rows(runs) == rows
+    assert rows_at_once(runs) == max(131072, min(runs * rows, 1048576))
