@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_integration.pipelines.batch_folder import stored_batches
-from spark_integration.pipelines.run import Specification
 from spark_integration.pipelines.service_process import ProcessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _PYTHON: Final = (sys.executable, "-m")
+PROGRAM: Final = "spark_integration.pipelines.run"
 QUICK_START: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """JVMs that live for a minute do not earn back what optimizing their code costs."""
 _LOOK_SECONDS: Final = 0.1
@@ -28,17 +28,24 @@ _LOG_TAIL_BYTES: Final = 5000
 
 
 class DriverProcess:
-    """`python -m spark_integration.pipelines.run` in a session of its own, with a folder that is its machine's disk."""
+    """`python -m PROGRAM SPECIFICATION.json` in a session of its own, with a folder that is its machine's disk."""
 
-    def __init__(self, machine: Path, *, launcher: Sequence[str] = _PYTHON, **specification: Any) -> None:
+    def __init__(
+        self,
+        machine: Path,
+        *,
+        launcher: Sequence[str] = _PYTHON,
+        program: str = PROGRAM,
+        **specification: Any,
+    ) -> None:
         self.machine = machine
         machine.mkdir()
         self.log = machine.parent / f"{machine.name}.log"
         path = machine / "specification.json"
-        Specification(local=str(machine / "spark"), **specification).write(path)
+        path.write_text(json.dumps({"local": str(machine / "spark"), **specification}, indent=1))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*launcher, "spark_integration.pipelines.run", str(path)],
+                [*launcher, program, str(path)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -49,9 +49,6 @@ class Specification:
     @classmethod
     def read(cls, path: Path) -> Specification:
         return cls(**json.loads(path.read_text()))
-
-    def write(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=1))
 
 
 def start_session(specification: Specification) -> SparkSession:

@@ -91,7 +91,11 @@ def _spawned(command: Sequence[str], log: Path, environment: Mapping[str, str]) 
 
 
 def _address_said_by(stdout: IO[str], command: Sequence[str], log: Path) -> str:
-    word, _, address = stdout.readline().strip().partition(" ")
+    word, address = "", ""
+    for line in stdout:  # a listener says first where it serves files
+        word, _, address = line.strip().partition(" ")
+        if word != "files":
+            break
     if word != "ready":
         raise ProcessError(f"{command} did not start:\n{log.read_text(errors='replace')[-_LOG_TAIL_BYTES:]}")
     return address

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 import spark_integration.jar
+from spark_integration.pipelines.driver_process import PROGRAM
 from tests.chaos.events import Kind
 from tests.chaos.stage import Variant
 
@@ -111,11 +112,12 @@ def _do_not_sync(module: str) -> None:
         os.fdatasync = os.fsync = lambda fd: None
 
 
-def _change_java(file: str, old: str, new: str) -> Callable[[str], None]:
+def change_java(file: str, old: str, new: str, *, module: str = PROGRAM) -> Callable[[str], None]:
     """Compiles the shim from changed sources, in the driver's process."""
+    driver = module
 
     def plant(module: str) -> None:
-        if module != "spark_integration.pipelines.run":
+        if module != driver:
             return
         sources = Path(tempfile.mkdtemp(prefix="sos-planted-")) / "java"
         shutil.copytree(spark_integration.jar._SOURCES, sources)
@@ -170,7 +172,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "new_id_for_each_attempt": Bug(
         what="the shim sends an operation again under another id",
-        plant=_change_java(
+        plant=change_java(
             "gateway/VolumeClient.java", "OperationStamp(operation, claim", "OperationStamp(OPERATIONS.lend(), claim"
         ),
         kinds=(Kind.SERVICE,),
@@ -179,7 +181,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "swallow_an_error_in_close": Bug(
         what="the shim's close() does not throw when the file could not be published",
-        plant=_change_java(
+        plant=change_java(
             "UncommittedFile.java",
             "            state = State.FAILED;\n            failure = e;\n            throw e;",
             "            state = State.PUBLISHED;",

@@ -14,12 +14,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_integration import with_sos_checkpoints
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
     from pyspark.sql import DataFrame
 
 FORMAT = "sos-connector"
@@ -36,6 +40,8 @@ class SinkQuery:
     output_mode: str = "append"
     group_by: str | None = None
     partitions: int | None = None
+    fails_first: bool = False
+    """The first attempt of each task fails, with half of its rows written."""
     is_stream: bool = True
 
 
@@ -76,9 +82,21 @@ def run(spark: SparkSession, query: SinkQuery) -> str | None:
 def _rows(lines: DataFrame, query: SinkQuery) -> DataFrame:
     if query.partitions is not None:
         lines = lines.repartition(query.partitions)
+    if query.fails_first:
+        lines = lines.mapInPandas(_failing_first, "value string")
     if query.group_by is not None:
         lines = lines.selectExpr("*", f"{query.group_by} AS grouped").groupBy("grouped").count()
     return lines.selectExpr(*query.select)
+
+
+def _failing_first(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    context = TaskContext.get()
+    assert context is not None
+    for frame in frames:
+        if context.attemptNumber() == 0:
+            yield frame.head(len(frame) // 2)
+            raise RuntimeError("the first attempt fails")
+        yield frame
 
 
 def main() -> None:

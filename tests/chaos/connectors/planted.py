@@ -1,0 +1,246 @@
+"""Deliberate mistakes in the running programs, each of which the crash test must catch; the proof that it can fail.
+
+python -m tests.chaos.connectors.planted NAME MODULE ARGUMENT...     runs a module of the project with the mistake
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from tests.chaos.connectors.events import ConnectorEvent
+from tests.chaos.planted import change_java
+from tests.chaos.stage import Variant
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from connectors.ingest.ingest_log import IngestLog
+    from connectors.relay.batch_rows import BatchRows
+    from connectors.relay.coordinator import Command, Coordinator, Decide
+    from connectors.relay.manifest import BatchManifest
+    from connectors.relay.query_relay import QueryRelay
+    from connectors.relay.staged_rows import StagedRow
+
+DRIVER: Final = "tests.chaos.connectors.drive"
+LATE_SECONDS: Final = 0.3
+"""How much later comes what should have come first, so that kills hit the time between."""
+_HEALTHY: Final = ":healthy"
+
+
+def _no_burden(module: str) -> None:
+    del module
+
+
+def _acknowledge_before_durable(module: str) -> None:
+    if module != "connectors":
+        return
+    from connectors.ingest.ingest_log import IngestLog
+    from connectors.ingest.intake import Intake
+
+    settle, commit = Intake.settle, IngestLog._commit
+
+    async def hasty(self: IngestLog) -> None:
+        settle(self.intake, self.durable)
+        await trio.sleep(LATE_SECONDS)
+        await commit(self)
+
+    IngestLog._commit = hasty  # type: ignore[method-assign]
+    Intake.settle = lambda *_: None  # type: ignore[method-assign]
+
+
+def _decide_after_phase_2(module: str) -> None:
+    if module != "connectors":
+        return
+    from connectors.relay.query_relay import QueryRelay
+
+    decide = QueryRelay._decide
+
+    async def hasty(self: QueryRelay, command: Decide) -> None:
+        obey, self._obey = self._obey, lambda _: None  # type: ignore[method-assign]
+        obey(self._coordinator.decided())
+        await trio.sleep(LATE_SECONDS)
+        self._coordinator.decided = list  # type: ignore[method-assign, assignment]
+        try:
+            await decide(self, command)
+        finally:
+            del self._coordinator.decided  # type: ignore[method-assign]
+            self._obey = obey  # type: ignore[method-assign]
+
+    QueryRelay._decide = hasty  # type: ignore[method-assign]
+
+
+def _forget_phase_2(module: str) -> None:
+    if module != "connectors":
+        return
+    from connectors.relay.coordinator import Coordinator
+
+    listed = Coordinator.listed
+
+    def forgetful(self: Coordinator, sink: int, tag: int, transactions: Sequence[str]) -> list[Command]:
+        known = [name for name in transactions if name == self.transaction or name not in self._commits]
+        return listed(self, sink, tag, known)
+
+    Coordinator.listed = forgetful  # type: ignore[method-assign, assignment]
+
+
+def _change_transaction_ids(module: str) -> None:
+    if module != "connectors":
+        return
+    from connectors.relay.coordinator import Coordinator
+
+    begin = Coordinator.__init__
+
+    def renamed(self: Coordinator, query: str, **named: Any) -> None:
+        begin(self, f"{query}-{named['generation']}", **named)
+
+    Coordinator.__init__ = renamed  # type: ignore[method-assign]
+
+
+def _send_again_what_was_decided(module: str) -> None:
+    if module != "connectors":
+        return
+    from connectors.relay.batch_rows import BatchRows
+    from connectors.relay.coordinator import Coordinator
+    from connectors.relay.query_relay import QueryRelay
+
+    commit, begin = QueryRelay.commit, Coordinator.begin
+
+    async def again(self: QueryRelay, manifest: BatchManifest) -> None:
+        self._rows = BatchRows(self._spool, manifest)
+        await commit(self, manifest)
+
+    def begin_again(self: Coordinator, batch: int, *, refusals_max: int) -> list[Command]:
+        self.last_batch = None
+        return begin(self, batch, refusals_max=refusals_max)
+
+    QueryRelay.commit = again  # type: ignore[method-assign]
+    Coordinator.begin = begin_again  # type: ignore[method-assign]
+
+
+def _answer_late(module: str) -> None:
+    """The relay's answer to a commit takes a while, and what was staged stays meanwhile."""
+    if module != "connectors":
+        return
+    from connectors.relay.query_relay import QueryRelay
+
+    commit = QueryRelay.commit
+
+    async def late(self: QueryRelay, manifest: BatchManifest) -> None:
+        await commit(self, manifest)
+        await trio.sleep(LATE_SECONDS)
+
+    QueryRelay.commit = late  # type: ignore[method-assign]
+
+
+def _send_losing_attempts(module: str) -> None:
+    if module != "connectors":
+        return
+    from connectors.relay.batch_rows import BatchRows
+    from connectors.relay.manifest import StagedPart
+
+    one_after_another = BatchRows._one_after_another
+
+    async def everything(self: BatchRows) -> AsyncGenerator[list[StagedRow], None]:
+        manifest, spool = self._manifest, self._spool
+        folder = spool._directory / manifest.query / str(manifest.batch) / manifest.run
+        named = {part.name for part in manifest.parts}
+        for path in sorted(folder.iterdir()):
+            if path.name not in named:
+                loser = StagedPart(path.name, 1, path.stat().st_size)
+                async for rows in self._of_part(loser, 1 << 20):
+                    yield rows
+        async for rows in one_after_another(self):
+            yield rows
+
+    BatchRows._one_after_another = everything  # type: ignore[method-assign]
+
+
+_STAGED: Final = "        return new StagedPart(partition, name, rows, content.size());"
+_fail_after_staging = change_java(
+    "connector/sink/RowWriter.java",
+    _STAGED,
+    "        if (rows > 0 && java.util.concurrent.ThreadLocalRandom.current().nextInt(4) == 0) {\n"
+    '            throw new IOException("a task that dies when it has staged everything");\n'
+    f"        }}\n{_STAGED}",
+    module=DRIVER,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorBug:
+    """A mistake: what it is, how it gets into a process, and which events bring it to light."""
+
+    what: str
+    plant: Callable[[str], None]
+    """Called with the module that is about to run."""
+    kinds: Sequence[ConnectorEvent]
+    events_max: int
+    burden: Callable[[str], None] = _no_burden
+    """What brings the mistake to light, and must do no harm without it. Called before `plant`, in both runs."""
+
+    def variant(self, name: str, *, healthy: bool = False) -> Variant:
+        """The run with the mistake; or the same run, as slow and as strict, without it."""
+        planted = f"{name}{_HEALTHY if healthy else ''}"
+        return Variant(launcher=(sys.executable, "-m", "tests.chaos.connectors.planted", planted), master="local[2,20]")
+
+
+BUGS: Final[dict[str, ConnectorBug]] = {
+    "acknowledge_before_durable": ConnectorBug(
+        what="the listener acknowledges messages before they are durable",
+        plant=_acknowledge_before_durable,
+        kinds=(ConnectorEvent.LISTENER,),
+        events_max=12,
+    ),
+    "decide_after_phase_2": ConnectorBug(
+        what="the relay makes its decision durable after the sinks were told to commit",
+        plant=_decide_after_phase_2,
+        kinds=(ConnectorEvent.RELAY,),
+        events_max=12,
+    ),
+    "forget_phase_2": ConnectorBug(
+        what="a relay that is started again does not commit what was decided",
+        plant=_forget_phase_2,
+        kinds=(ConnectorEvent.RELAY, ConnectorEvent.SINK),
+        events_max=40,
+    ),
+    "change_transaction_ids": ConnectorBug(
+        what="a relay that is started again gives transactions other names, and does not know the old ones",
+        plant=_change_transaction_ids,
+        kinds=(ConnectorEvent.RELAY,),
+        events_max=20,
+    ),
+    "send_losing_attempts": ConnectorBug(
+        what="the relay sends what attempts have staged that did not win",
+        plant=_send_losing_attempts,
+        burden=_fail_after_staging,
+        kinds=(ConnectorEvent.PRODUCER,),
+        events_max=12,
+    ),
+    "send_again_what_was_decided": ConnectorBug(
+        what="the relay sends a batch again that was decided before",
+        plant=_send_again_what_was_decided,
+        burden=_answer_late,
+        kinds=(ConnectorEvent.RELAY,),
+        events_max=12,
+    ),
+}
+
+
+def main() -> None:
+    """Plant, then run the module as if by `python -m`."""
+    name, module, *arguments = sys.argv[1:]
+    bug = BUGS[name.removesuffix(_HEALTHY)]
+    bug.burden(module)
+    if not name.endswith(_HEALTHY):
+        bug.plant(module)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

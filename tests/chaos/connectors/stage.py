@@ -1,0 +1,280 @@
+"""What the crash test of connectors plays on: producers, a listener, Spark, a relay, sinks, and what keeps their state.
+
+Everything is a process of its own and is killed with -9. A server that is killed also loses what it had not synced, as
+in a power cut, where there is a C compiler to make the shim with.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from spark_integration.pipelines.driver_process import DriverProcess
+from spark_integration.pipelines.service_process import ProcessError, ServiceProcess, journal_command
+from tests.chaos.connectors.judge import SinkFollower, disagreements
+from tests.chaos.connectors.lines import PLAIN_SINKS, STREAMS, PlainLines, TotalLines, line
+from tests.chaos.stage import PYTHON, SETTINGS, Server, Variant
+from tests.system.ports import free_port
+
+if TYPE_CHECKING:
+    import random
+    from contextlib import ExitStack
+    from pathlib import Path
+
+VOLUME: Final = "chaos"
+INGEST: Final = "ingest"
+LINES_A_TICK: Final = 3
+TICK_SECONDS: Final = 0.1
+BACKLOG_LINES: Final = 300
+"""Of each stream: so much may be on its way, and no more is written before some of it has come out."""
+START_SECONDS_MAX: Final = 180.0
+SINK_SECONDS: Final = 600
+DRIVER: Final = "tests.chaos.connectors.drive"
+
+
+class ConnectorStage:
+    """All the processes, what may be done to them, and what has come out."""
+
+    def __init__(self, folder: Path, stack: ExitStack, *, variant: Variant) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.lines = 0
+        """How many of each stream were written."""
+        self._variant = variant
+        self._machines = 0
+        self._stopped = threading.Event()
+        self._judging = threading.Lock()
+        self.servers = [Server(folder, f"server{number}", variant.launcher) for number in range(3)]
+        for server in self.servers:
+            stack.callback(server.process.stop)
+        self.service = self._start_service()
+        stack.callback(lambda: self.service.stop())
+        self.files = f"127.0.0.1:{free_port()}"
+        self.listener = self._start_listener()
+        stack.callback(lambda: self.listener.stop())
+        self.relay = self._start_relay()
+        stack.callback(lambda: self.relay.stop())
+        self.sinks = {name: self._start_sink(name) for name in [*self._plain_sinks(), "totals"]}
+        for sink in self.sinks.values():
+            stack.callback(sink.stop)
+        self._followers = self.followers()
+        self.producers: dict[str, subprocess.Popen[bytes]] = {}
+        stack.callback(self._stop_producers)
+        for stream in STREAMS:
+            self._path(stream).touch()
+        self.driver = self.start_driver()
+        stack.callback(lambda: self.driver.kill() if self.driver.process.returncode is None else None)
+        stack.callback(self._stopped.set)
+
+    # ── what goes in and comes out ────────────────────────────────────────────────────────────────────────────────────
+
+    def produce(self) -> None:
+        """From now on there is always something to do, and never much."""
+        for stream in STREAMS:
+            self._write(stream, 1)
+        self.lines = 1
+        for stream in STREAMS:
+            self.producers[stream] = self._start_producer(stream)
+        threading.Thread(target=self._produce, daemon=True).start()
+
+    def stop_producing(self) -> None:
+        self._stopped.set()
+        time.sleep(2 * TICK_SECONDS)
+
+    def _produce(self) -> None:
+        while not self._stopped.wait(TICK_SECONDS):
+            if self.lines < self.lines_out() + BACKLOG_LINES:
+                for stream in STREAMS:
+                    self._write(stream, self.lines + LINES_A_TICK)
+                self.lines += LINES_A_TICK
+
+    def _write(self, stream: str, end: int) -> None:
+        with self._path(stream).open("a", encoding="utf-8") as file:
+            file.write("".join(f"{line(stream, number)}\n" for number in range(self.lines, end)))
+
+    def _path(self, stream: str) -> Path:
+        return self.folder / f"{stream}.lines"
+
+    def followers(self) -> list[SinkFollower]:
+        """New ones, who have seen nothing yet."""
+        judges = {name: PlainLines(number) for number, name in enumerate(self._plain_sinks())}
+        return [SinkFollower(self._out(name), self._log(name), judges.get(name, TotalLines())) for name in self.sinks]
+
+    def lines_out(self) -> int:
+        """How many lines of each stream have had their effect on every sink."""
+        with self._judging:
+            return min(follower.look() for follower in self._followers)
+
+    def findings(self) -> list[str]:
+        """What is wrong so far."""
+        with self._judging:
+            wrong = [finding for follower in self._followers for finding in follower.findings]
+        return wrong + disagreements([self._log(name) for name in self._plain_sinks()])
+
+    def wait_lines_out(self, count: int, *, seconds: float) -> None:
+        """Returns early when something is wrong. ProcessError when they do not come, or if the driver has ended."""
+        deadline = time.monotonic() + seconds
+        while self.lines_out() < count and not self.findings():
+            if self.driver.process.poll() is not None:
+                self._driver_ended_by_itself()
+            if time.monotonic() > deadline:
+                where = [follower.look() for follower in self._followers]
+                raise ProcessError(f"{where} of {count} lines are out in {seconds:.0f} s:\n{self.driver.log_tail()}")
+            time.sleep(0.05)
+
+    def _driver_ended_by_itself(self) -> None:
+        said = self.driver.next_line(0)
+        if not self._variant.driver_may_fail:
+            raise ProcessError(f"the driver ended by itself: {said}\n{self.driver.log_tail()}")
+        self.driver.lose_machine()
+        self.driver = self.start_driver()
+
+    # ── starting ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @staticmethod
+    def _plain_sinks() -> list[str]:
+        return [f"plain{number}" for number in range(PLAIN_SINKS)]
+
+    def _out(self, name: str) -> Path:
+        return self.folder / f"{name}.out"
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log.jsonl"
+
+    def _connector(self, *words: str) -> list[str]:
+        return [*self._variant.launcher, "connectors", *words]
+
+    @property
+    def _server_addresses(self) -> list[str]:
+        return [server.address for server in self.servers]
+
+    def _start_service(self) -> ServiceProcess:
+        self._machines += 1
+        local = self.folder / f"machine{self._machines}-journal"
+        command = [*self._variant.launcher, *journal_command(self._server_addresses, local, VOLUME)[len(PYTHON) :]]
+        return ServiceProcess.start(command, self.folder / "service.log")
+
+    def _start_listener(self) -> ServiceProcess:
+        self._machines += 1
+        local = str(self.folder / f"machine{self._machines}-ingest")
+        words = ["listen", "--volume", INGEST, "--create", "--dir", local, "--files", self.files]
+        command = self._connector(*words, "--servers", ",".join(self._server_addresses))
+        address = f"127.0.0.1:{free_port()}"
+        return ServiceProcess.start(command, self.folder / "listener.log", listen=address)
+
+    def _start_relay(self) -> ServiceProcess:
+        self._machines += 1
+        spool = str(self.folder / f"machine{self._machines}-relay")
+        command = self._connector("relay", "--service", self.service.address, "--spool", spool)
+        return ServiceProcess.start(command, self.folder / "relay.log")
+
+    def _start_sink(self, name: str) -> ServiceProcess:
+        command = self._connector("receive", "--out", str(self._out(name)), "--log", str(self._log(name)))
+        return ServiceProcess.start(command, self.folder / f"{name}.log")
+
+    def _start_producer(self, stream: str) -> subprocess.Popen[bytes]:
+        words = ["send", str(self._path(stream)), "--to", self.listener.address, "--follow", "--name", stream]
+        with (self.folder / f"producer-{stream}.log").open("ab") as log:
+            return subprocess.Popen(
+                self._connector(*words, "--program", stream), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def _stop_producers(self) -> None:
+        for producer in self.producers.values():
+            producer.kill()
+            producer.wait()
+
+    def start_driver(self) -> DriverProcess:
+        """On a machine of its own, whose disk goes with it."""
+        self._machines += 1
+        driver = DriverProcess(
+            self.folder / f"machine{self._machines}",
+            launcher=self._variant.launcher,
+            program=DRIVER,
+            volume=VOLUME,
+            service=[self.service.address],
+            ingest_volume=INGEST,
+            files=self.files,
+            relay=self.relay.address,
+            sinks={
+                "plain": ",".join(self.sinks[name].address for name in self._plain_sinks()),
+                "totals": self.sinks["totals"].address,
+            },
+            master=self._variant.master,
+            settings=SETTINGS | self._variant.settings,
+        )
+        driver.wait_running(START_SECONDS_MAX)
+        return driver
+
+    # ── what is done to them ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def cut_servers(self, chance: random.Random, count: int) -> None:
+        """They are down for a while, some longer than others."""
+        victims = chance.sample(self.servers, count)
+        for server in victims:
+            server.cut_power(chance)
+        for server in victims:
+            time.sleep(chance.uniform(0.0, 1.0))
+            server.process.start_again()
+
+    def kill(self, process: ServiceProcess, seconds: float) -> None:
+        """It is away for so long."""
+        process.kill()
+        time.sleep(seconds)
+        process.start_again()
+
+    def kill_producer(self, chance: random.Random) -> None:
+        stream = chance.choice(STREAMS)
+        self.producers[stream].kill()
+        self.producers[stream].wait()
+        self.producers[stream] = self._start_producer(stream)
+
+    def kill_executor(self) -> None:
+        for pid in self.driver.executors()[:1]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def kill_driver(self) -> None:
+        self.driver.lose_machine()
+        self.driver = self.start_driver()
+
+    def lose_machine(self) -> None:
+        """Driver, journal service and relay were there, with their disk; their successors know only the servers."""
+        for process in (self.relay, self.service):
+            process.kill()
+        self.driver.lose_machine()
+        for left in self.folder.glob("machine*-journal"), self.folder.glob("machine*-relay"):
+            for directory in left:
+                shutil.rmtree(directory)
+        self.service = self._start_service()
+        self.relay = self._start_relay()
+        self.driver = self.start_driver()
+
+    def black_out(self, chance: random.Random) -> None:
+        """All of that, and the servers and the listener at once. What was acknowledged is on the servers' disks."""
+        self.listener.kill()
+        for server in self.servers:
+            server.cut_power(chance)
+        for server in self.servers:
+            server.process.start_again()
+        self.listener.start_again()
+        self.lose_machine()
+
+    def sleepwalk(self) -> str:
+        """The driver sleeps, another one takes its queries, it wakes up. What a query of it then failed with."""
+        zombie = self.driver
+        zombie.signal_all(signal.SIGSTOP)
+        begin = self.lines
+        try:
+            self.driver = self.start_driver()
+            self.wait_lines_out(begin, seconds=START_SECONDS_MAX)
+            zombie.signal_all(signal.SIGCONT)
+            return zombie.failure(START_SECONDS_MAX)["error"]
+        finally:
+            zombie.lose_machine()
