@@ -34,11 +34,13 @@ bench: setup  ## measure against Redis, etcd, NATS, PostgreSQL, nginx (ARGS=--qu
 charts: setup  ## docs/performance.md and its charts, from what bench measured
 	$(PYTHON) -m tests.benchmarks.charts $(ARGS)
 
-chaos: setup  ## kill every part of a running query (ARGS="--minutes 15 --seed 1")
+chaos: setup  ## kill every part of running queries, then from producers to sinks (ARGS="--minutes 15 --seed 1")
 	$(PYTHON) -m tests.chaos $(ARGS)
+	$(PYTHON) -m tests.chaos.connectors $(ARGS)
 
 soak: setup  ## simulate for as long as asked, then what CI has no time for (ARGS="--minutes 60 --write")
 	$(PYTHON) -m tests.simulation $(ARGS)
+	$(PYTHON) -m tests.chaos.connectors --minutes 180 --report docs/effectively-once.md
 	$(PYTHON) -m pytest -m soak
 
 takeovers: setup  ## kill, take over and replace members under load, real processes (ARGS="--minutes 60")

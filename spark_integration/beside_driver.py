@@ -248,7 +248,7 @@ def _listener(wanted: Wanted, servers: Sequence[str], trusting: Sequence[str]) -
 
 def _relay(wanted: Wanted, credentials: RunCredentials, shared: Sequence[str]) -> dict[str, Any]:
     command = [*_python("connectors"), "relay", "--listen", "{listen}", "--service", "{sos-journal}", *shared]
-    command += ["--dir", str(wanted.directory / "relay"), "--token-file", str(credentials.token_file)]
+    command += ["--spool", str(wanted.directory / "relay"), "--token-file", str(credentials.token_file)]
     if credentials.certificate is not None:
         command += ["--tls-cert", str(credentials.certificate.file), "--tls-key", str(credentials.certificate.key_file)]
         command += ["--tls-ca", str(credentials.certificate.file)]

@@ -47,9 +47,9 @@ class SinkQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSpecification:
-    """What the driver is told."""
+    """What the driver is told. `service` None: what it needs is started beside it, the relay, too."""
 
-    service: str
+    service: str | None
     local: str
     queries: list[SinkQuery]
     master: str = "local[2]"
@@ -111,7 +111,9 @@ def main() -> None:
     builder = SparkSession.builder.master(specification.master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = with_sos_checkpoints(builder, volume="payments", service=[specification.service]).getOrCreate()
+    service = [] if specification.service is None else [specification.service]
+    directory = Path(specification.local) / "volume" if specification.service is None else None
+    spark = with_sos_checkpoints(builder, volume="payments", service=service, directory=directory).getOrCreate()
     reasons = {query.name: run(spark, query) for query in specification.queries}
     spark.stop()
     sys.stdout.write(f"done {json.dumps(reasons)}\n")

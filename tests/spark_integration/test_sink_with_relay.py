@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 _LARGE: Final = [f"{number} ü" for number in range(300_000)]
-_TEXTS: Final = (["ä", "日本", "x" * 70_000], [], ["one"], _LARGE, ["after"])
+_TEXTS: Final[tuple[list[str], ...]] = (["ä", "日本", "x" * 70_000], [], ["one"], _LARGE, ["after"])
 _NUMBERED: Final = tuple([f"k{7 * n % 100} {n}" for n in range(batch * 500, batch * 500 + 500)] for batch in range(3))
 _BINARY: Final = ([b"\n\x00\xff".hex(), b"\r\n".hex()], [bytes(range(256)).hex()])
 _POISONED: Final = (["fine"], ["poison", "and more"], ["fine again"])
@@ -133,3 +133,14 @@ def test_each_row_once_and_in_order(tmp_path: Path) -> None:
             share = [row for row in _all(_NUMBERED) if crc32c(row.split(" ")[0].encode()) % 3 == number]
             assert share
             assert place.committed(f"numbered{number}") == _lines(share)
+
+
+def test_relay_is_started_beside_the_driver_by_the_first_sink(tmp_path: Path) -> None:
+    write_inputs(tmp_path / "texts", [["a"], ["b"]])
+    with ExitStack() as stack:
+        place = _Place(folder=tmp_path, stack=stack, ports={}, sinks={})
+        place.serve("texts")
+        query = _query("texts", tmp_path, place.connect("texts"))
+        specification = SinkSpecification(service=None, local=str(tmp_path / "spark"), queries=[query])
+        assert run_sink_driver(tmp_path, specification) == {"texts": None}
+        assert place.committed("texts") == b"a\nb\n"

@@ -17,10 +17,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos.connectors", description="Kill everything between producers and sinks."
     )
-    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--events", type=int, default=100_000, help="stop after so many")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--report", type=Path, help="write the report there, too")
+    parser.add_argument("--report", type=Path, help="put it into this document, as its last run")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="sos-chaos-"))
@@ -33,7 +33,8 @@ def main() -> None:
     )
     print(report.text())
     if options.report is not None:
-        options.report.write_text(report.text())
+        document = options.report.read_text() if options.report.exists() else ""
+        options.report.write_text(report.in_document(document))
     if report.findings:
         print(f"what is left of it: {folder}")
         sys.exit(1)

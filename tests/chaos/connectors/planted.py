@@ -58,18 +58,12 @@ def _decide_after_phase_2(module: str) -> None:
         return
     from connectors.relay.query_relay import QueryRelay
 
-    decide = QueryRelay._decide
-
-    async def hasty(self: QueryRelay, command: Decide) -> None:
-        obey, self._obey = self._obey, lambda _: None  # type: ignore[method-assign]
-        obey(self._coordinator.decided())
+    async def hasty(self: QueryRelay, decide: Decide) -> None:
+        self._obey(self._coordinator.decided())
         await trio.sleep(LATE_SECONDS)
-        self._coordinator.decided = list  # type: ignore[method-assign, assignment]
-        try:
-            await decide(self, command)
-        finally:
-            del self._coordinator.decided  # type: ignore[method-assign]
-            self._obey = obey  # type: ignore[method-assign]
+        await self.decisions.commit(
+            transaction=decide.transaction, batch=decide.batch, ends=decide.ends, rows=self._row_count
+        )
 
     QueryRelay._decide = hasty  # type: ignore[method-assign]
 
@@ -151,7 +145,7 @@ def _send_losing_attempts(module: str) -> None:
         named = {part.name for part in manifest.parts}
         for path in sorted(folder.iterdir()):
             if path.name not in named:
-                loser = StagedPart(path.name, 1, path.stat().st_size)
+                loser = StagedPart(name=path.name, rows=1, bytes=path.stat().st_size)
                 async for rows in self._of_part(loser, 1 << 20):
                     yield rows
         async for rows in one_after_another(self):

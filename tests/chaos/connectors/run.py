@@ -6,15 +6,13 @@ import random
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from spark_integration.pipelines.service_process import ProcessError
 from tests.chaos.connectors.events import ConnectorEvent, plan
-from tests.chaos.connectors.lines import PLAIN_SINKS, STREAMS
+from tests.chaos.connectors.report import ConnectorReport
 from tests.chaos.connectors.stage import INGEST, VOLUME, ConnectorStage
 from tests.chaos.stage import Variant
 
@@ -25,40 +23,6 @@ if TYPE_CHECKING:
 RECOVERY_SECONDS_MAX: Final = 240.0
 _EVENTS_MAX: Final = 100_000
 _SAYS_SO: Final = ("FENCED", "Multiple streaming jobs detected")
-
-
-@dataclass(slots=True, kw_only=True)
-class ConnectorReport:
-    """What happened."""
-
-    seed: int
-    seconds: float = 0.0
-    recoveries: dict[ConnectorEvent, list[float]] = field(default_factory=lambda: defaultdict(list))
-    lines: int = 0
-    findings: list[str] = field(default_factory=list)
-
-    @property
-    def events(self) -> int:
-        return sum(len(times) for times in self.recoveries.values())
-
-    def text(self) -> str:
-        """For people."""
-        hours, minutes = max(self.seconds, 1.0) / 3600, self.seconds / 60
-        lines = [
-            f"seed {self.seed}: {self.events} events in {minutes:.1f} min, {self.events / hours:.0f} an hour  ",
-            f"{self.lines} lines of each of {len(STREAMS)} streams went through two queries to {PLAIN_SINKS + 1} sinks",
-            "",
-            "| killed with -9 | events | an hour | all that was sent is committed after, median | at most |",
-            "|---|---|---|---|---|",
-        ]
-        for kind in ConnectorEvent:
-            times = sorted(self.recoveries[kind])
-            if times:
-                middle, rate = times[len(times) // 2], len(times) / hours
-                lines.append(f"| {kind} | {len(times)} | {rate:.0f} | {middle:.1f} s | {times[-1]:.1f} s |")
-        right = "per stream each sink has what was sent, each line once and in order; no sink disagrees with another"
-        verdict = "WRONG" if self.findings else right
-        return "\n".join([*lines, "", f"verdict: {verdict}", *self.findings]) + "\n"
 
 
 def connector_crash_test(

@@ -1,4 +1,4 @@
-"""The crash test from producers to sinks: as CI runs it; and that it catches mistakes, which takes longer than CI has."""
+"""The crash test from producers to sinks, as CI runs it; and that it catches mistakes, which takes longer than that."""
 
 from __future__ import annotations
 
