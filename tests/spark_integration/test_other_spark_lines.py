@@ -1,4 +1,5 @@
-"""A smoke test on the other Spark lines that the README names: a RocksDB aggregation loses its machine and goes on.
+"""Smoke tests on the other Spark lines that the README names: a RocksDB aggregation loses its machine and goes on; rows
+go to connector sinks by way of a relay.
 
 `make check-sparks` installs all of them beside the project's own Spark and runs this; what is not there is skipped.
 """
@@ -11,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from tests.spark_integration.sink_place import check_with_relay_beside_driver
 from tests.spark_integration.two_lives import QUERIES, two_lives
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -20,12 +22,21 @@ _INSTALLED: Final = Path(__file__).parents[2] / "build" / "sparks"
 _QUERIES: Final = ("passthrough", "totals", "dedup")
 
 
-@pytest.mark.parametrize("line", _LINES)
-def test_aggregation_with_restart(tmp_path: Path, line: str) -> None:
+def _environment(line: str) -> dict[str, str]:
     folder = _INSTALLED / line
     if not (folder / "installed.txt").exists():
         pytest.skip(f"tools/spark_lines has not installed Spark {line}")
-    environment = {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
+    return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
+
+
+@pytest.mark.parametrize("line", _LINES)
+def test_rows_go_to_connector_sinks(tmp_path: Path, line: str) -> None:
+    check_with_relay_beside_driver(tmp_path, _environment(line))
+
+
+@pytest.mark.parametrize("line", _LINES)
+def test_aggregation_with_restart(tmp_path: Path, line: str) -> None:
+    environment = _environment(line)
     reads_state = line not in _WITHOUT_STATE_READER
     queries = [*_QUERIES, "files", *(["state"] if reads_state else [])]
     lives = two_lives(

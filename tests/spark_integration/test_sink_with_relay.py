@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from connectors.sink.file_sink import committed_pieces
 from sos_client.wire.checksum import crc32c
 from spark_integration.pipelines.service_process import ServiceProcess, real_service
-from tests.spark_integration.drive_sink import SinkQuery, SinkSpecification
+from tests.spark_integration.drive_sink import SinkSpecification
 from tests.spark_integration.sink_driver import run_sink_driver, write_inputs
-from tests.system.ports import free_port
+from tests.spark_integration.sink_place import SinkPlace, all_rows, as_lines, check_with_relay_beside_driver, sink_query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -32,48 +30,6 @@ _POISONED: Final = (["fine"], ["poison", "and more"], ["fine again"])
 _ABORTS: Final = '("stream-content", 1, "poison")\n'
 
 
-@dataclass(slots=True, kw_only=True)
-class _Place:
-    """Sinks by name, and what they have committed."""
-
-    folder: Path
-    stack: ExitStack
-    ports: dict[str, int]
-    sinks: dict[str, ServiceProcess]
-
-    def connect(self, *names: str) -> str:
-        return ",".join(f"127.0.0.1:{self.ports.setdefault(name, free_port())}" for name in names)
-
-    def serve(self, name: str, *more: str) -> None:
-        """From now on, until it is stopped."""
-        files = ["--out", str(self.folder / f"{name}.out"), "--log", str(self.folder / f"{name}.jsonl")]
-        command = [sys.executable, "-m", "connectors", "receive", *files, *more]
-        address = self.connect(name)
-        self.sinks[name] = ServiceProcess.start(command, self.folder / f"{name}.log", listen=address)
-        self.stack.callback(self.sinks[name].stop)
-
-    def committed(self, name: str) -> bytes:
-        return b"".join(committed_pieces(self.folder / f"{name}.out", self.folder / f"{name}.jsonl"))
-
-
-def _lines(rows: Sequence[str]) -> bytes:
-    return "".join(f"{row}\n" for row in rows).encode()
-
-
-def _all(files: Sequence[Sequence[str]]) -> list[str]:
-    return [row for file in files for row in file]
-
-
-def _query(name: str, folder: Path, connect: str, *, select: str = "value", **options: str) -> SinkQuery:
-    location = f"sos://payments/{name}"
-    return SinkQuery(
-        name=name,
-        input=str(folder / name),
-        select=select.split("; "),
-        options={"connect": connect, "checkpointLocation": location, **options},
-    )
-
-
 def test_each_row_once_and_in_order(tmp_path: Path) -> None:
     inputs = {"texts": _TEXTS, "numbered": _NUMBERED, "binary": _BINARY, "retried": _NUMBERED, "poisoned": _POISONED}
     for name, files in inputs.items():
@@ -82,7 +38,7 @@ def test_each_row_once_and_in_order(tmp_path: Path) -> None:
     numbered = ["value", "split(value, ' ')[0] AS key", "bigint(split(value, ' ')[1]) AS sequence"]
     (tmp_path / "rules").write_text(_ABORTS)
     with real_service(tmp_path, "payments") as service, ExitStack() as stack:
-        place = _Place(folder=tmp_path, stack=stack, ports={}, sinks={})
+        place = SinkPlace(folder=tmp_path, stack=stack, ports={}, sinks={})
         command = [sys.executable, "-m", "connectors", "relay", "--service", service.address]
         relay = ServiceProcess.start([*command, "--spool", str(tmp_path / "spool")], tmp_path / "relay.log")
         stack.callback(relay.stop)
@@ -90,18 +46,19 @@ def test_each_row_once_and_in_order(tmp_path: Path) -> None:
             place.serve(name)
         place.serve("poisoned", "--rules", str(tmp_path / "rules"))
         away = place.connect("away")
+        numbered_sinks = place.connect("numbered0", "numbered1", "numbered2")
         poisoned = place.connect("poisoned")
         queries = [
-            _query("texts", tmp_path, place.connect("texts")),
+            sink_query("texts", tmp_path, place.connect("texts")),
             replace(
-                _query("numbered", tmp_path, place.connect("numbered0", "numbered1", "numbered2"), order="sequence"),
+                sink_query("numbered", tmp_path, numbered_sinks, order="sequence"),
                 select=numbered,
                 partitions=4,
             ),
-            _query("binary", tmp_path, place.connect("binary"), select="unhex(value) AS value"),
-            replace(_query("retried", tmp_path, place.connect("retried")), fails_first=True),
-            _query("poisoned", tmp_path, poisoned, attempts="2"),
-            _query("away", tmp_path, away, timeout="12"),
+            sink_query("binary", tmp_path, place.connect("binary"), select="unhex(value) AS value"),
+            replace(sink_query("retried", tmp_path, place.connect("retried")), fails_first=True),
+            sink_query("poisoned", tmp_path, poisoned, attempts="2"),
+            sink_query("away", tmp_path, away, timeout="12"),
         ]
         specification = SinkSpecification(
             service=service.address,
@@ -125,22 +82,15 @@ def test_each_row_once_and_in_order(tmp_path: Path) -> None:
         again = run_sink_driver(tmp_path, specification)
         assert again == dict.fromkeys(again), again
         assert place.committed("away") == b"waits\n"
-        assert place.committed("poisoned") == _lines(_all(_POISONED))
-        assert place.committed("texts") == _lines(_all(_TEXTS))
-        assert place.committed("retried") == _lines(_all(_NUMBERED))
-        assert place.committed("binary") == b"".join(bytes.fromhex(row) + b"\n" for row in _all(_BINARY))
+        assert place.committed("poisoned") == as_lines(all_rows(_POISONED))
+        assert place.committed("texts") == as_lines(all_rows(_TEXTS))
+        assert place.committed("retried") == as_lines(all_rows(_NUMBERED))
+        assert place.committed("binary") == b"".join(bytes.fromhex(row) + b"\n" for row in all_rows(_BINARY))
         for number in range(3):
-            share = [row for row in _all(_NUMBERED) if crc32c(row.split(" ")[0].encode()) % 3 == number]
+            share = [row for row in all_rows(_NUMBERED) if crc32c(row.split(" ")[0].encode()) % 3 == number]
             assert share
-            assert place.committed(f"numbered{number}") == _lines(share)
+            assert place.committed(f"numbered{number}") == as_lines(share)
 
 
 def test_relay_is_started_beside_the_driver_by_the_first_sink(tmp_path: Path) -> None:
-    write_inputs(tmp_path / "texts", [["a"], ["b"]])
-    with ExitStack() as stack:
-        place = _Place(folder=tmp_path, stack=stack, ports={}, sinks={})
-        place.serve("texts")
-        query = _query("texts", tmp_path, place.connect("texts"))
-        specification = SinkSpecification(service=None, local=str(tmp_path / "spark"), queries=[query])
-        assert run_sink_driver(tmp_path, specification) == {"texts": None}
-        assert place.committed("texts") == b"a\nb\n"
+    check_with_relay_beside_driver(tmp_path)
