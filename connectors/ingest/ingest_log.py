@@ -15,7 +15,7 @@ from connectors.ingest.block import HEAD_BYTES, block_head
 from connectors.ingest.intake import Intake
 from connectors.ingest.known_streams import KnownStreams, encode_streams
 from connectors.ingest.persistent_changes import PersistentChanges
-from connectors.ingest.recovery import VolumeFiles, check_format, not_ingest, stored_log
+from connectors.ingest.recovery import VolumeFiles, check_format, content_of, not_ingest, stored_log
 from connectors.ingest.retention import MessageFile
 from connectors.wire.limits import MESSAGE_FRAME_BYTES_MAX
 from journal.errors import JournalCode, JournalError, SupersededError
@@ -32,6 +32,9 @@ LOG_FILE_BYTES_MAX: Final = 16 << 20
 """A new listener replays at most a few times so much, and retention frees room in such pieces."""
 LOG_FILE_BLOCKS_MAX: Final = 8192
 """Each block is an extent of its file, copied with all before it by the next one."""
+EXTENTS_MAX: Final = 256
+"""A file that is left with more blocks is written once more, as a whole: an extent takes some 50 bytes of memory for as
+long as the file is kept, and a week of small blocks is a hundred million of them."""
 BLOCK_FRAMES_BYTES_MAX: Final = PUT_BYTES_MAX - HEAD_BYTES
 assert LENGTH_BYTES + MESSAGE_FRAME_BYTES_MAX == BLOCK_FRAMES_BYTES_MAX
 INTAKE_BYTES_MAX: Final = 16 << 20
@@ -61,9 +64,10 @@ class IngestLog:
         self._volume = volume
         self._wall_ms = wall_ms
         self._changes = PersistentChanges()
-        self._deletions = PersistentChanges()  # beside the others
+        self._upkeep = PersistentChanges()  # beside the others
         self._files: dict[int, MessageFile] = {}  # in order
         self._streams_files: list[int] = []
+        self._crowded: list[int] = []  # files that were left with more than EXTENTS_MAX blocks
         self._claim = PathClaim(start_time=0, application=APPLICATION)
         self._file: FileStatus | None = None  # that blocks are added to
         self._file_first = 0
@@ -90,9 +94,9 @@ class IngestLog:
         return f"they have not acknowledged anything for {seconds:.0f} s"
 
     @property
-    def deletion_waits_for(self) -> str:
-        """Why what nobody needs cannot be deleted now; empty: it can."""
-        return self._deletions.waits_for
+    def upkeep_waits_for(self) -> str:
+        """Why what nobody needs cannot be deleted now, and files be tidied; empty: they can."""
+        return self._upkeep.waits_for
 
     @property
     def files(self) -> list[MessageFile]:
@@ -116,6 +120,7 @@ class IngestLog:
         self._files, self._streams_files = stored.files, stored.streams_files
         self._file, self._file_first, self._file_blocks = stored.last, stored.last_first, stored.last_blocks
         self._streams_bytes, self._since_streams_bytes = stored.streams_bytes, stored.since_streams_bytes
+        self._crowded = [first for first in stored.crowded(EXTENTS_MAX) if first != self._file_first]
 
     async def _check_format(self) -> None:
         try:
@@ -197,6 +202,8 @@ class IngestLog:
             if self.next_sequence not in self._streams_files:
                 self._streams_files.append(self.next_sequence)
             self._streams_bytes, self._since_streams_bytes = len(data), 0
+        if has_rows and self._file_blocks > EXTENTS_MAX:
+            self._crowded.append(self._file_first)
         self._file = None
 
     async def _write(self, frames: list[bytes], rows: int) -> None:
@@ -220,14 +227,14 @@ class IngestLog:
 
     async def _put(self, path: str, data: bytes) -> FileStatus:
         if len(data) > PUT_BYTES_MAX:
-            return await self._stream(path, data)
+            return await self._stream(path, data, self._changes)
 
         async def ask(operation: OperationId) -> FileStatus:
             return await self._volume.put(path, data, overwrite=True, operation=operation, claim=self._claim)
 
         return await self._changes.make(ask)
 
-    async def _stream(self, path: str, data: bytes) -> FileStatus:
+    async def _stream(self, path: str, data: bytes, changes: PersistentChanges) -> FileStatus:
         async def ask(operation: OperationId) -> FileStatus:
             write = await self._volume.open_write(path, overwrite=True, operation=operation, claim=self._claim)
             try:
@@ -237,7 +244,7 @@ class IngestLog:
             finally:
                 await write.cancel()  # harmless after the commit
 
-        return await self._changes.make(ask)
+        return await changes.make(ask)
 
     async def _append(self, file: FileStatus, block: bytes) -> FileStatus:
         async def ask(operation: OperationId) -> FileStatus:
@@ -263,8 +270,19 @@ class IngestLog:
             await self._delete(places.streams_file(self._streams_files[0]))
             del self._streams_files[0]
 
+    async def gather_blocks(self) -> None:
+        """Write files that were left with many small blocks once more, the same bytes in few extents."""
+        while self._crowded:
+            first = self._crowded[0]
+            if first in self._files:
+                path = places.log_file(first)
+                data = await content_of(VolumeFiles(self._volume), path)
+                status = await self._stream(path, data, self._upkeep)
+                self._files[first] = MessageFile(first, status.size, status.modified_ms)
+            self._crowded.pop(0)
+
     async def _delete(self, path: str) -> None:
         async def ask(operation: OperationId) -> bool:
             return await self._volume.delete(path, recursive=False, operation=operation, claim=self._claim)
 
-        await self._deletions.make(ask)
+        await self._upkeep.make(ask)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from connectors.ingest import places
 from connectors.ingest.block import blocks, replay
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from journal.volume import FileStatus, Volume
+
+READ_ATTEMPTS: Final = 5
+"""While it is changed; the last file of a busy volume changes all the time."""
 
 
 class IngestFiles(Protocol):
@@ -63,6 +66,12 @@ class StoredLog:
     last: FileStatus | None = None
     last_first: int = 0
     last_blocks: int = 0
+    blocks: dict[int, int] = field(default_factory=dict)
+    """Of each file that was read, by its first sequence number."""
+
+    def crowded(self, blocks_max: int) -> list[int]:
+        """Files with more blocks than that, among those that were read."""
+        return [first for first, count in self.blocks.items() if count > blocks_max]
 
 
 async def check_format(files: IngestFiles, volume: str) -> None:
@@ -112,7 +121,13 @@ async def stored_readers(files: IngestFiles) -> list[ReaderPosition]:
 
 
 async def content_of(files: IngestFiles, path: str) -> bytes:
-    """A file, whole. NOT_FOUND."""
+    """A file, whole. NOT_FOUND. A listener may write it once more meanwhile, with the same bytes or more."""
+    for _ in range(READ_ATTEMPTS):
+        try:
+            return b"".join([piece async for piece in files.read(path)])
+        except JournalError as error:
+            if error.code is not JournalCode.CHANGED:
+                raise
     return b"".join([piece async for piece in files.read(path)])
 
 
@@ -144,3 +159,4 @@ def _replay(stored: StoredLog, first: int, file: FileStatus, data: memoryview) -
     if read_bytes != file.size:
         raise damaged(f"{file.path} has {file.size} bytes, of which {read_bytes} are blocks")
     stored.since_streams_bytes += read_bytes
+    stored.blocks[first] = stored.last_blocks

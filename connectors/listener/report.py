@@ -58,7 +58,7 @@ def waits(ingest: IngestLog, upkeep: Upkeep, registry: StreamRegistry | None) ->
         ("sources", f"the SOS servers: {ingest.waits_for}" if ingest.waits_for else ""),
         ("sources", ingest.held_back),
         ("streams", registry.waits_for if registry is not None else ""),
-        ("retention", f"the SOS servers: {ingest.deletion_waits_for}" if ingest.deletion_waits_for else ""),
+        ("retention", f"the SOS servers: {ingest.upkeep_waits_for}" if ingest.upkeep_waits_for else ""),
     ]
     if not upkeep.readers and ingest.next_sequence:
         found.append(("retention", "a first reader: until there is one, nothing is deleted"))

@@ -78,6 +78,7 @@ class Upkeep:
         too_many = await self._read_readers()
         self._hold_back()
         await self._date_oldest()
+        await self._ingest.gather_blocks()
         if too_many:
             self._log.warning("too many readers", readers_max=READERS_MAX)
             return

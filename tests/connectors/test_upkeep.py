@@ -221,3 +221,34 @@ async def test_what_is_stored_is_read_without_a_listener() -> None:
     stored = await stored_log(VolumeFiles(volume))
     assert (stored.next_sequence, stored.streams.points) == (12, {1: 11})
     assert [(one.name, one.needs) for one in await stored_readers(VolumeFiles(volume))] == [("q", 5)]
+
+
+class CountingVolume(MemoryVolume):
+    """Remembers which files were written as a whole, by a stream."""
+
+    streamed: list[str]
+
+    async def open_write(self, path: str, **options: Any) -> Any:
+        self.streamed.append(path)
+        return await super().open_write(path, **options)
+
+
+async def test_a_file_of_many_small_blocks_is_written_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_log, "EXTENTS_MAX", 1)
+    volume = CountingVolume("v")
+    volume.streamed = []
+    async with many_files(volume) as house:
+        before = await house.rows()
+        looked = Looked(house, MessageRetention(seconds=0))
+        await looked.upkeep.look()
+        closed = [places.log_file(file.first) for file in looked.ingest.files[:-1]]
+        assert volume.streamed == closed
+        assert await house.rows() == before
+        await looked.upkeep.look()
+        assert volume.streamed == closed  # once
+    volume.streamed = []
+    async with listening(volume) as house:  # whoever begins does not know, and reads little
+        looked = Looked(house, MessageRetention(seconds=0))
+        await looked.upkeep.look()
+        assert len(volume.streamed) <= 1
+        assert await house.rows() == before
