@@ -10,7 +10,6 @@ import gc
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
@@ -101,6 +100,11 @@ class RunningListener:
             not_tls=farewell,
         )
         self.service = RunningService(settings.files, log, self._opened)
+
+    @property
+    def files(self) -> ServeSettings:
+        """What its service is told."""
+        return self._settings.files
 
     async def run(self) -> None:
         """Serve until `stop`. Says where when the volume is settled; raises why it can never be."""
@@ -219,6 +223,17 @@ async def _serve_metrics(
     await serve_metrics(address, registry, log, task_status=task_status)
 
 
+async def _serve_web(
+    serve_web: ServeWeb, running: RunningListener, log: EventLog, *, task_status: trio.TaskStatus[str]
+) -> None:
+    """The page of the files' service, with what the listener says of itself."""
+    from connectors.listener.exposition import ListenerCollector
+
+    collectors = [ListenerCollector(running.sources, lambda: running.owned)]
+    files, service = running.files, running.service
+    await serve_web(files, service, log, connectors=running.report, collectors=collectors, task_status=task_status)
+
+
 def wall_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -253,8 +268,7 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume, serve_web: S
                 where = await nursery.start(_serve_metrics, files.metrics, running, log)
                 log.info("metrics", address=str(where))
             if files.web is not None and serve_web is not None:
-                web = partial(serve_web, files, running.service, log, connectors=running.report)
-                log.info("web", address=await nursery.start(web))
+                log.info("web", address=await nursery.start(_serve_web, serve_web, running, log))
             log.info("listening", address=str(running.listener.address), files=str(running.service.listener.address))
             await running.run()
             nursery.cancel_scope.cancel()

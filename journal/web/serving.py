@@ -16,7 +16,9 @@ from sos_client.serving.serving_metrics import ServingMetrics
 from sos_client.web.endpoint import WebEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from prometheus_client.registry import Collector
 
     from journal.service.serve import RunningService, ServeSettings
     from sos_client.net.addresses import Address
@@ -29,11 +31,12 @@ async def serve_web(
     log: EventLog,
     *,
     connectors: Callable[[], dict[str, Any] | None] = lambda: None,
+    collectors: Iterable[Collector] = (),
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the page until cancelled. Reports where; SettingsError when it cannot be had, or must not be.
 
-    `connectors`: what a listener beside the service says of its streams.
+    `connectors`: what a listener beside the service says of its streams; `collectors`: what it counts.
     """
     assert settings.web is not None
     check_exposure(
@@ -51,6 +54,8 @@ async def serve_web(
     )
     registry = registry_of(service.metrics, service.keepers)
     registry.register(ServingMetrics("sos_journal", service.listener, log))
+    for collector in collectors:
+        registry.register(collector)
     endpoint = WebEndpoint(settings.web, source, registry, access=service.access, log=log, tls=service.tls)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(source.run)

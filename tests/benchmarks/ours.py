@@ -63,19 +63,19 @@ def sos_servers(directory: Path, ports: Sequence[int]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def service(directory: Path, servers: str, *, local: Path) -> Iterator[Running]:
+def service(directory: Path, servers: str, *flags: str, local: Path) -> Iterator[Running]:
     """The journal service of the volume, with its cache in `local`."""
-    command = [*JOURNAL, "serve", "--volume", VOLUME, "--servers", servers, "--tree-bytes-max", "2G"]
+    command = [*JOURNAL, "serve", "--volume", VOLUME, "--servers", servers, "--tree-bytes-max", "2G", *flags]
     with serving("service", [*command, "--dir", str(local), "--listen", "127.0.0.1:0"], directory) as running:
         yield running
 
 
 @contextlib.contextmanager
-def new_volume(directory: Path, *, members: int) -> Iterator[Running]:
-    """`members` SOS servers, a new volume on them, and the service; all on this machine."""
+def new_volume(directory: Path, *flags: str, members: int) -> Iterator[Running]:
+    """`members` SOS servers, a new volume on them, and the service with these flags; all on this machine."""
     with sos_servers(directory, [free_port() for _ in range(members)]) as servers:
         make_volume(servers)
-        with service(directory, servers, local=directory / "journal") as running:
+        with service(directory, servers, *flags, local=directory / "journal") as running:
             yield running
 
 
