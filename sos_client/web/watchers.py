@@ -25,6 +25,8 @@ TELL_SECONDS_MIN: Final = 1.0
 TELLS_PER_SECOND_MAX: Final = 40
 """All pages together: 200 of them are told of mere numbers every five seconds."""
 REFRESH_SECONDS: Final = 2.0
+REFRESH_SECONDS_MAX: Final = 5.0
+"""What is not found out by then comes with the next look: nobody waits longer for the rest."""
 PORTION: Final = 16
 PORTION_SECONDS: Final = 0.004
 """So many pages are woken at a time, so that requests are answered in between."""
@@ -86,7 +88,8 @@ class Watchers:
         """Details that are no older than a moment."""
         async with self._refreshing:
             if trio.current_time() - self._refreshed >= REFRESH_SECONDS / 2:
-                await self._source.refresh()
+                with trio.move_on_after(REFRESH_SECONDS_MAX):
+                    await self._source.refresh()
                 self._refreshed = trio.current_time()
 
     def whole(self, sight: ViewerSight) -> dict[str, object]:

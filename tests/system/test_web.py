@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trustme
 
 from journal.gateway.client.client import open_volume
 from journal.volume import PathClaim
 from journal.web.service_source import READY_KEPT_SECONDS
+from sos_client.serving.access import Right, append_token, new_token
 from tests.system.ports import free_port
 from tests.system.server_process import serving
 from tests.system.service_process import VOLUME, Cluster, running_cluster
@@ -30,16 +33,17 @@ if TYPE_CHECKING:
 QUERY = "q1"
 
 
-def fetched(url: str) -> tuple[int, str]:
+def fetched(url: str, token: str = "", context: ssl.SSLContext | None = None) -> tuple[int, str]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(url, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=10, context=context) as reply:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 
 
-async def got(url: str) -> tuple[int, str]:
-    return await trio.to_thread.run_sync(fetched, url)
+async def got(url: str, token: str = "", context: ssl.SSLContext | None = None) -> tuple[int, str]:
+    return await trio.to_thread.run_sync(fetched, url, token, context)
 
 
 async def status_of(web: str) -> dict[str, Any]:
@@ -116,6 +120,41 @@ async def test_what_the_page_shows_of_a_service(tmp_path: Path) -> None:
         assert late["problem"]
         await trio.to_thread.run_sync(dead.start)
         await seconds_until(web, lambda status: status["volumes"][0]["outlook"]["may_lose"] == 1, 20)
+
+
+async def test_a_token_sees_its_volume_and_no_other(tmp_path: Path) -> None:
+    tokens, port = tmp_path / "tokens.toml", free_port()
+    texts = {}
+    for name, glob in (("payments", VOLUME), ("operator", "*")):
+        texts[name], grant = new_token(name=name, namespaces=(glob,), rights=frozenset(Right), expires=None)
+        append_token(tokens, grant)
+    flags = ["--web", f"127.0.0.1:{port}", "--tokens", str(tokens), "--volume", "salaries", "--create"]
+    async with running_cluster(tmp_path, flags=flags):
+        for path in ("status.json", "metrics"):
+            url = f"http://127.0.0.1:{port}/{path}"
+            assert (await got(url))[0] == 401
+            code, text = await got(url, texts["payments"])
+            assert code == 200
+            assert VOLUME in text
+            assert "salaries" not in text
+            assert "salaries" in (await got(url, texts["operator"]))[1]
+
+
+async def test_beyond_loopback_the_page_speaks_tls(tmp_path: Path) -> None:
+    authority, port = trustme.CA(), free_port()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "cert.pem"))
+    text, grant = new_token(name="operator", namespaces=("*",), rights=frozenset(Right), expires=None)
+    append_token(tmp_path / "tokens.toml", grant)
+    files = ["--tls-cert", f"{tmp_path}/cert.pem", "--tls-key", f"{tmp_path}/cert.pem"]
+    flags = ["--web", f"0.0.0.0:{port}", *files, "--tokens", f"{tmp_path}/tokens.toml"]
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    with serving(tmp_path, *flags):
+        code, body = await got(f"https://127.0.0.1:{port}/status.json", text, trusting)
+        assert code == 200
+        assert json.loads(body)["kind"] == "server"
+        code, why = await got(f"http://127.0.0.1:{port}/healthz")
+        assert (code, why) == (503, "this port speaks TLS, and the connection began without it\n")
 
 
 async def test_ready_means_that_it_could_acknowledge_now(tmp_path: Path) -> None:
