@@ -137,9 +137,9 @@ class VolumeKeeper:
         return self._volume
 
     @property
-    def absence(self) -> str:
-        """Why it is not, in words."""
-        return self._absent.message
+    def absence(self) -> JournalError:
+        """Why it is not: NOT_OWNER if somebody else has it, as for a standby."""
+        return self._absent
 
     async def settle(self) -> None:
         """Return when it is known who has the volume, which `owned` then says, or after a bounded time."""

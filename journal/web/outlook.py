@@ -36,9 +36,9 @@ class Outlook:
         return {"level": self.level, "sentence": self.sentence, "may_lose": self.may_lose}
 
 
-def unknown(why: str) -> Outlook:
+def unknown(why: str, level: str = BAD) -> Outlook:
     """Nobody here can tell."""
-    return Outlook(level=BAD, sentence=why, may_lose=-1)
+    return Outlook(level=level, sentence=why, may_lose=-1)
 
 
 def outlook(quorums: Sequence[Quorum], *, stuck_seconds: float = 0.0) -> Outlook:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
+from journal.errors import JournalCode
 from journal.gateway.metrics import BUCKETS_SECONDS
 from journal.gateway.wire.messages import FileMessageType
-from journal.web.outlook import unknown
+from journal.web.outlook import BAD, DOUBTFUL, unknown
 from journal.web.owned_volume import OwnedVolumeStatus
 from journal.web.volume_details import VolumeDetails
 from sos_client.web.sampling import STEP_SECONDS, Counters, Samples
@@ -151,12 +153,14 @@ class ServiceSource:
         }
         if sight.is_whole:
             found["now"] = self._samples.points[-1].as_json() if self._samples.points else None
-            found["disk"] = {"free_bytes": shutil.disk_usage(self._directory).free}
+            with suppress(OSError):  # a standby has not made its directory yet
+                found["disk"] = {"free_bytes": shutil.disk_usage(self._directory).free}
         return found
 
     def _absent(self, name: str) -> dict[str, object]:
-        keeper = self._keepers[name]
-        why = unknown(f"This service does not have the volume: {keeper.absence}")
+        absence = self._keepers[name].absence
+        level = DOUBTFUL if absence.code is JournalCode.NOT_OWNER else BAD  # a standby is no reason to be alarmed
+        why = unknown(f"This service does not have the volume: {absence.message}", level)
         return {"volume": name, "owned": False, "outlook": why.as_json(), "members": []}
 
     @property

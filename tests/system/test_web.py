@@ -122,6 +122,22 @@ async def test_what_the_page_shows_of_a_service(tmp_path: Path) -> None:
         await seconds_until(web, lambda status: status["volumes"][0]["outlook"]["may_lose"] == 1, 20)
 
 
+async def test_a_standby_is_alive_not_ready_and_no_reason_to_be_alarmed(tmp_path: Path) -> None:
+    port = free_port()
+    web = f"http://127.0.0.1:{port}/"
+    async with running_cluster(tmp_path, services=2) as cluster:
+        standby = cluster.services[1]
+        standby.flags += ["--standby", "--web", f"127.0.0.1:{port}"]
+        await trio.to_thread.run_sync(standby.start)
+        assert (await got(f"{web}healthz"))[0] == 200
+        assert (await got(f"{web}readyz"))[0] == 503
+        look = (await status_of(web))["volumes"][0]["outlook"]
+        assert look["level"] == "warning"
+        assert cluster.service.address in look["sentence"]
+        cluster.service.kill()
+        await until_ready(web)
+
+
 async def test_a_token_sees_its_volume_and_no_other(tmp_path: Path) -> None:
     tokens, port = tmp_path / "tokens.toml", free_port()
     texts = {}
