@@ -19,22 +19,28 @@ from sos_client.wire.checksum import crc32c
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from journal.copies.local_log import LocalLog
+    from journal.image.image import Image
     from journal.image.nodes import Extent
-    from journal.owner.journal import Journal
+    from journal.owner.log import Log
+    from journal.owner.replica_set import ReplicaSet
 
 
 class Content:
-    """Reads extents for one journal."""
+    """Reads extents of what is shown: the acknowledged image."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, *, log: Log, shown: Image, local: LocalLog, replicas: ReplicaSet) -> None:
+        self._log = log
+        self._shown = shown
+        self._local = local
+        self._replicas = replicas
         self.joining = trio.Lock()
         """Held while a file is written again in fewer pieces: each of many who append to it would write all of it."""
 
     async def read(self, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
         """Pieces of a file as the acknowledged image has it now."""
-        self._journal.log.acknowledged.check_owner()
-        extents = self._journal.acknowledged.tree.extents(check_path(path))
+        self._log.acknowledged.check_owner()
+        extents = self._shown.tree.extents(check_path(path))
         end = None if length is None else offset + length
         at = 0
         for extent in extents:
@@ -53,7 +59,7 @@ class Content:
         """The bytes. UNAVAILABLE while a member is silent that may have them, else DAMAGED (other bytes) or LOST."""
         near = self._in_memory(extent)
         if near is None:
-            near = await self._journal.local.read(extent.object, extent.offset, extent.length)
+            near = await self._local.read(extent.object, extent.offset, extent.length)
         if is_whole(extent, near):
             return near
         return await self._fetch(extent)
@@ -61,15 +67,15 @@ class Content:
     def _in_memory(self, extent: Extent) -> bytes | None:
         name = parse_segment_name(extent.object)
         assert name is not None, "extents lie in segments"
-        if name.epoch != self._journal.epoch:
+        if name.epoch != self._log.epoch:
             return None
-        return self._journal.log.tail.find(name.start + extent.offset, extent.length)
+        return self._log.tail.find(name.start + extent.offset, extent.length)
 
     async def _fetch(self, extent: Extent) -> bytes:
         trouble: JournalError | None = None
-        silent = dict.fromkeys(self._journal.replicas.replicas)
-        await self._journal.replicas.wait_connected()
-        for replica in list(self._journal.replicas.connected()):
+        silent = dict.fromkeys(self._replicas.replicas)
+        await self._replicas.wait_connected()
+        for replica in list(self._replicas.connected()):
             copy = replica.copy
             if copy is None:
                 continue
@@ -82,7 +88,7 @@ class Content:
                 data = b""
             del silent[replica.member]
             if is_whole(extent, data):
-                await self._journal.local.keep(extent.object, extent.offset, data)
+                await self._local.keep(extent.object, extent.offset, data)
                 return data
             if data:
                 trouble = damaged(f"{copy.label} has damaged bytes in {extent.object} at {extent.offset}")

@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
     from journal.copies.copies import Copy
     from journal.image.image import Image
-    from journal.owner.journal import Journal
+    from journal.owner.log import Log
+    from journal.owner.replica_set import ReplicaSet
     from journal.records.membership import Member
 
 
-async def earlier_boundaries(journal: Journal) -> tuple[dict[int, Boundary], dict[int, set[Member]]]:
+async def earlier_boundaries(log: Log, replicas: ReplicaSet) -> tuple[dict[int, Boundary], dict[int, set[Member]]]:
     """Boundaries of the chain with a snapshot that enough members hold; and who. Their references are not read yet."""
     holders: dict[str, set[Member]] = defaultdict(set)
     sizes: dict[str, int] = {}
-    for replica in list(journal.replicas.connected()):
+    for replica in list(replicas.connected()):
         if replica.copy is None or not replica.is_in_sync:
             continue
         for name, stored in (await replica.copy.list()).items():
@@ -42,12 +43,12 @@ async def earlier_boundaries(journal: Journal) -> tuple[dict[int, Boundary], dic
     holding: dict[int, set[Member]] = {}
     for name, members in holders.items():
         parsed = parse_snapshot_name(name)
-        if parsed is None or not journal.log.progress.is_durable_on(members):
+        if parsed is None or not log.progress.is_durable_on(members):
             continue
-        link = next((link for link in journal.log.links if link.start == parsed.lsn), None)
+        link = next((link for link in log.links if link.start == parsed.lsn), None)
         if link is None:
             continue
-        opened = await _opening(journal.replicas.sources(), link.segment)
+        opened = await _opening(replicas.sources(), link.segment)
         if opened is not None and opened[1] == parsed.chain:
             snapshot = SnapshotObject(name=name, size=sizes[name])
             found[int(parsed.lsn)] = Boundary(lsn=parsed.lsn, lived_ms=opened[0], snapshot=snapshot, references=None)

@@ -28,11 +28,16 @@ from sos_client.nurseries import beside
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from journal.copies.local_log import LocalLog
     from journal.image.image import Image
-    from journal.owner.journal import Journal
+    from journal.owner.content import Content
+    from journal.owner.log import Log
     from journal.owner.replica import Replica
+    from journal.owner.replica_set import ReplicaSet
+    from journal.records.settings import JournalSettings
+    from sos_client.serving.event_log import EventLog
 
 _WAITING_MAX: Final = 2  # rolls whose images wait: each is a copy of the tree, and a later one makes up for an earlier
 _LOOK_SECONDS: Final = 10.0  # how often it is seen whether a segment has become old
@@ -45,9 +50,33 @@ _JUMPED: Final = (
 class Housekeeping:
     """One task for one journal."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._log = journal.surroundings.log
+    def __init__(
+        self,
+        volume: str,
+        *,
+        log: Log,
+        pending: Image,
+        shown: Image,
+        local: LocalLog,
+        replicas: ReplicaSet,
+        content: Content,
+        settings: JournalSettings,
+        events: EventLog,
+        write: Callable[..., object],
+        roll: Callable[[], None],
+    ) -> None:
+        """`write` adds a record to the log, `roll` begins its next segment; `shown` is the acknowledged image."""
+        self._volume = volume
+        self._log = log
+        self._pending = pending
+        self._shown = shown
+        self._local = local
+        self._replicas = replicas
+        self._content = content
+        self._settings = settings
+        self._events = events
+        self._write = write
+        self._roll = roll
         self._proposed = 0, 0  # how far the next header may trim, and the moment whose image that rests on
         self._boundaries: dict[int, Boundary] = {}  # where images can be had from
         self._step = 0, 0, 0  # what a segment was begun for while nothing was written
@@ -59,13 +88,13 @@ class Housekeeping:
         self._last_first_needed = 0  # where the log could begin by the last index snapshot
         self._waiting: deque[tuple[Image, int]] = deque(maxlen=_WAITING_MAX)
         self._rolled = trio.lowlevel.ParkingLot()
-        most, retained = journal.settings.segment_bytes_max, self.retention.bytes
+        most, retained = settings.segment_bytes_max, self.retention.bytes
         self.segment_bytes_max = min(most, max(retained // 8, 1)) if retained else most
 
     @property
     def retention(self) -> Retention:
         """What this owner was told, else what the volume was made with."""
-        settings, header = self._journal.settings, self._journal.log.segment
+        settings, header = self._settings, self._log.segment
         if settings.retention_seconds or settings.retention_bytes:
             return Retention(seconds=settings.retention_seconds, bytes=settings.retention_bytes)
         return Retention(seconds=header.retention_seconds, bytes=header.retention_bytes)
@@ -73,7 +102,7 @@ class Housekeeping:
     def description(self) -> VolumeDescription:
         """What is to be known for reading the log."""
         return VolumeDescription(
-            servers=tuple(member.address for member in self._journal.log.segment.membership.members),
+            servers=tuple(member.address for member in self._log.segment.membership.members),
             retention_seconds=self.retention.seconds,
             retention_bytes=self.retention.bytes,
         )
@@ -99,14 +128,14 @@ class Housekeeping:
             try:
                 await self._deal_with(image, lived_ms)
             except (SosError, JournalError) as error:
-                self._log.warning("housekeeping is put off", lsn=image.lsn, error=str(error))
+                self._events.warning("housekeeping is put off", lsn=image.lsn, error=str(error))
 
     async def _grow_old(self) -> None:
         """A volume in which little is written rolls by time, too: else its past would never end. Watch the clock."""
-        log, seconds = self._journal.log, self.retention.seconds
+        log, seconds = self._log, self.retention.seconds
         behind_ms = log.clock_jump_ms()
         if behind_ms:  # it was set back, or more than 1,000 records a second were written just before
-            self._log.error(
+            self._events.error(
                 "the volume's clock is ahead of this machine's, and waits for it", seconds=-behind_ms / 1000
             )
         while True:
@@ -114,19 +143,19 @@ class Housekeeping:
             await self._look_back_early()
             jump_ms = log.clock_jump_ms()
             if jump_ms:
-                self._log.error("the wall clock jumped", seconds=jump_ms / 1000, meaning=_JUMPED)
+                self._events.error("the wall clock jumped", seconds=jump_ms / 1000, meaning=_JUMPED)
             age_ms = log.lived_ms() - log.segment_lived_ms
             quiet = log.has_content and log.acknowledged.lsn == log.end and not log.acknowledged.stopped
             is_old = seconds and age_ms >= seconds * 1000 // 4
             if self._may_forget() or (quiet and (is_old or log.may_step)):
-                self._journal.roll()
+                self._roll()
 
     def _may_forget(self) -> bool:
         """Whether a volume in which nothing has been written since the last look has a past that a segment could end.
 
         Once for each step towards that: what does not come to its end so waits for a segment that is begun anyway.
         """
-        log, past = self._journal.log, self._horizon(self.retention)
+        log, past = self._log, self._horizon(self.retention)
         idle, self._last_end = log.end == self._last_end == log.acknowledged.lsn, log.end
         if not idle or log.acknowledged.stopped or past is None or past.lsn <= log.segment.oldest:
             return False
@@ -134,7 +163,7 @@ class Housekeeping:
         return step != self._step
 
     async def _deal_with(self, image: Image, lived_ms: int) -> None:
-        first_needed = cleaner.first_needed(self._journal.log.links, image.lsn, references_of(image))
+        first_needed = cleaner.first_needed(self._log.links, image.lsn, references_of(image))
         grown, freed = image.lsn - self._last_lsn, first_needed - self._last_first_needed
         is_due = cleaner.is_snapshot_due(self._last, grown=grown, freed=freed if self.retention.is_limited else 0)
         if is_due and await self._store_snapshot(image, lived_ms):
@@ -142,25 +171,25 @@ class Housekeeping:
         if not self.retention.is_limited:
             return
         await self._look_back()
-        header = self._journal.acknowledged.segment
+        header = self._shown.segment
         settled = None if header is None else self._boundaries.get(header.oldest)
         if settled is not None:
             await self._delete(settled)
         early = self._horizon(self.retention.third)
         past = await self._resolved(self._horizon(self.retention))
         if early is not None:
-            log, live = self._journal.log, image.tree.objects_in_use()
+            log, live = self._log, image.tree.objects_in_use()
             chosen = cleaner.to_relocate(log.links, early, past, end=log.end, live=live)
             await self._relocate(image, {link.segment for link in chosen})
         if past is not None and past.lsn <= self._pinned():
-            target = cleaner.trim_target(self._journal.log.links, past)
+            target = cleaner.trim_target(self._log.links, past)
             self._propose(target, past)
 
     def _propose(self, trim: int, past: Boundary) -> None:
-        trim = max(trim, self._journal.log.segment.trim)
+        trim = max(trim, self._log.segment.trim)
         if trim:
-            if trim > self._journal.pending.trim:
-                self._journal.write(TrimChange(lsn=Lsn(trim)))
+            if trim > self._pending.trim:
+                self._write(TrimChange(lsn=Lsn(trim)))
             self._proposed = trim, past.lsn
 
     def settled(self) -> dict[str, int]:
@@ -169,9 +198,9 @@ class Housekeeping:
         A trim that an earlier owner has proposed is none: what it rests on is not known. Nor is one for which not every
         member that counts has an index snapshot.
         """
-        header, (trim, oldest) = self._journal.log.segment, self._proposed
-        stands = self._journal.log.progress.may_trim(max(trim, oldest))
-        if not stands or oldest <= header.oldest or trim > self._journal.acknowledged.trim or oldest > self._pinned():
+        header, (trim, oldest) = self._log.segment, self._proposed
+        stands = self._log.progress.may_trim(max(trim, oldest))
+        if not stands or oldest <= header.oldest or trim > self._shown.trim or oldest > self._pinned():
             trim, oldest = header.trim, header.oldest
         return {"trim": trim, "oldest": oldest}
 
@@ -180,25 +209,25 @@ class Housekeeping:
         async with self._looking_back:
             if self._looked_back:
                 return
-            earlier, holding = await earlier_boundaries(self._journal)
+            earlier, holding = await earlier_boundaries(self._log, self._replicas)
             self._boundaries = earlier | self._boundaries
             for boundary in earlier.values():
-                self._journal.log.progress.keep(boundary.snapshot, holding[boundary.lsn])
+                self._log.progress.keep(boundary.snapshot, holding[boundary.lsn])
             self._looked_back = True
 
     async def _look_back_early(self) -> None:
         """Without waiting for a roll: a member that was filled since is given what stands for older moments, too."""
-        if self._looked_back or not self._journal.log.progress.has_quorum():
+        if self._looked_back or not self._log.progress.has_quorum():
             return
         try:
             await self._look_back()
         except (SosError, JournalError) as error:
-            self._log.warning("what earlier owners have left could not be looked at", error=str(error))
+            self._events.warning("what earlier owners have left could not be looked at", error=str(error))
 
     async def _resolved(self, boundary: Boundary | None) -> Boundary | None:
         if boundary is None:
             return None
-        resolved = await with_references(boundary, self._journal.replicas.sources())
+        resolved = await with_references(boundary, self._replicas.sources())
         if resolved is None:
             del self._boundaries[boundary.lsn]
         else:
@@ -206,7 +235,7 @@ class Housekeeping:
         return resolved
 
     def _horizon(self, retention: Retention) -> Boundary | None:
-        log, pinned = self._journal.log, [self._pinned()]
+        log, pinned = self._log, [self._pinned()]
         return cleaner.horizon(
             self._boundaries.values(), end=log.end, lived_ms=log.lived_ms(), retention=retention, pinned=pinned
         )
@@ -216,23 +245,23 @@ class Housekeeping:
 
         Asked again after each wait: a pin that came meanwhile counts.
         """
-        log = self._journal.log
-        pins, lived_ms, paused_ms = self._journal.pending.pins.values(), log.lived_ms(), log.segment.paused_ms
+        log = self._log
+        pins, lived_ms, paused_ms = self._pending.pins.values(), log.lived_ms(), log.segment.paused_ms
         return min((pin.lsn for pin in pins if pin.expires_ms - paused_ms > lived_ms), default=log.end)
 
     # ---- index snapshots
 
     async def _store_snapshot(self, image: Image, lived_ms: int) -> bool:
         """Write the image beside the segments, here and on every member that answers; whether enough have taken it."""
-        name = str(name_of_snapshot(image, epoch=self._journal.log.segment.epoch))
+        name = str(name_of_snapshot(image, epoch=self._log.segment.epoch))
         data = await beside(image.item_count, lambda: encode_snapshot(image))
-        await self._journal.local.store(name, data)
+        await self._local.store(name, data)
         holding = [replica.member for replica in self._connected() if await self._give(replica, name, data)]
         snapshot = SnapshotObject(name=name, size=len(data))
-        if not self._journal.log.progress.is_durable_on(holding):
+        if not self._log.progress.is_durable_on(holding):
             return False
         self._last, self._last_lsn = snapshot, image.lsn
-        self._journal.log.progress.keep(snapshot, holding)
+        self._log.progress.keep(snapshot, holding)
         self._boundaries[image.lsn] = Boundary(
             lsn=image.lsn, lived_ms=lived_ms, snapshot=snapshot, references=references_of(image)
         )
@@ -245,7 +274,7 @@ class Housekeeping:
         try:
             await filling.snapshot(name, data)
         except (SosError, JournalError) as error:
-            self._log.warning(
+            self._events.warning(
                 "a member has not taken an index snapshot", member=replica.member, object=name, error=str(error)
             )
             return False
@@ -255,9 +284,9 @@ class Housekeeping:
 
     async def _delete(self, past: Boundary) -> None:
         """What lies before the trim that the last acknowledged header carries goes, and index snapshots not needed."""
-        journal, log = self._journal, self._journal.log
-        assert journal.acknowledged.segment is not None
-        trim = journal.acknowledged.segment.trim
+        log = self._log
+        assert self._shown.segment is not None
+        trim = self._shown.segment.trim
         if trim > log.progress.trim:
             log.progress.trimmed(trim)
             log.drop_before(trim)
@@ -268,22 +297,22 @@ class Housekeeping:
         if not kept:
             return
         log.progress.keep_only(kept)
-        for name in cleaner.superfluous(await journal.local.names(), log.links, kept, trim=past.lsn):
-            await journal.local.forget(name)
+        for name in cleaner.superfluous(await self._local.names(), log.links, kept, trim=past.lsn):
+            await self._local.forget(name)
         for replica in self._connected():
             if log.progress.missing_snapshots(replica.member):
                 continue  # what it has of the past is all that it has
             try:
                 await self._delete_on(replica, kept, past.lsn)
             except (SosError, JournalError) as error:
-                self._log.warning("a member could not be cleaned", member=replica.member, error=str(error))
+                self._events.warning("a member could not be cleaned", member=replica.member, error=str(error))
 
     async def _delete_on(self, replica: Replica, kept: list[str], before: int) -> None:
         filling = self._filling(replica)
         if filling is None:
             return
         sizes = await filling.sizes()
-        for name in cleaner.superfluous(sizes, self._journal.log.links, kept, trim=before):
+        for name in cleaner.superfluous(sizes, self._log.links, kept, trim=before):
             try:
                 await filling.delete(name)
             except RefusedError as error:
@@ -297,19 +326,19 @@ class Housekeeping:
         if not segments:
             return
         for path, extent in await beside(image.item_count, lambda: list(_extents_in(image, segments))):
-            data = await self._journal.content.extent(extent)
-            await self._journal.log.wait_room()
-            self._journal.write(RelocateChange(path=path, object=extent.object, offset=extent.offset), data)
-            await self._journal.log.acknowledged.wait(self._journal.log.end)  # one at a time: writers come first
+            data = await self._content.extent(extent)
+            await self._log.wait_room()
+            self._write(RelocateChange(path=path, object=extent.object, offset=extent.offset), data)
+            await self._log.acknowledged.wait(self._log.end)  # one at a time: writers come first
 
     def _connected(self) -> list[Replica]:
-        return [one for one in self._journal.replicas.connected() if one.is_in_sync]
+        return [one for one in self._replicas.connected() if one.is_in_sync]
 
     def _filling(self, replica: Replica) -> Filling | None:
         if replica.client is None:
             return None
-        log = self._journal.log
-        return Filling(replica.client, self._journal.name, epoch=log.epoch, holder=log.holder)
+        log = self._log
+        return Filling(replica.client, self._volume, epoch=log.epoch, holder=log.holder)
 
 
 def _extents_in(image: Image, segments: set[str]) -> Iterator[tuple[str, Extent]]:

@@ -10,15 +10,14 @@ Belongs here: the interface of a volume (journal/volume.py) on top of a log. An 
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import asynccontextmanager
 from types import NoneType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 from journal.copies.local_log import open_local_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.image import preconditions
-from journal.image.operation_window import OperationWindow, used_already
+from journal.image.operation_window import used_already
 from journal.owner import in_place, streamed_write
 from journal.owner.content import Content
 from journal.owner.housekeeping import Housekeeping
@@ -27,6 +26,7 @@ from journal.owner.log import Log
 from journal.owner.query_facts import last_commits
 from journal.owner.replica_progress import ReplicaProgress
 from journal.owner.replica_set import ReplicaSet
+from journal.owner.shown_image import ShownImage
 from journal.owner.standing import statistics_of
 from journal.records.change import (
     AbandonChange,
@@ -41,7 +41,7 @@ from journal.records.change import (
     encode_change,
 )
 from journal.records.paths import check_path
-from journal.records.record import NO_CLIENT, Kind
+from journal.records.record import NO_CLIENT
 from journal.records.settings import JournalSettings, Surroundings, monotonic_ms
 from journal.takeover.driver import take_over
 from journal.takeover.member_links import member_links
@@ -56,13 +56,10 @@ if TYPE_CHECKING:
     from journal.disk.disk import Disk
     from journal.owner.streamed_write import JournalWrite
     from journal.records.change import PinChange
-    from journal.records.record import RecordHeader
-    from journal.records.segment import SegmentHeader
+    from journal.records.record import Lsn
     from journal.statistics import VolumeStatistics
     from journal.takeover.driver import TakenOver
     from journal.volume import Answer, Buffer, ClaimPage, MarkValue, Page, PathClaim, VolumeDescription
-
-AnswerT = TypeVar("AnswerT", bound="Answer")
 
 
 class Journal:
@@ -73,12 +70,16 @@ class Journal:
     ) -> None:
         self.name = name
         self.settings = settings
-        self.surroundings = surroundings
         self.local = local
         progress = ReplicaProgress(opened.end.segment.membership, trim=opened.end.segment.trim)
         progress.acknowledged = opened.end.lsn
         self.log = Log(
-            opened.end, progress, settings=settings, timekeeper=opened.timekeeper, wall_ms=surroundings.wall_ms
+            opened.end,
+            progress,
+            settings=settings,
+            timekeeper=opened.timekeeper,
+            wall_ms=surroundings.wall_ms,
+            acknowledge=self._acknowledge,
         )
         if opened.snapshot is not None:
             progress.keep(opened.snapshot, ())
@@ -86,16 +87,27 @@ class Journal:
         self.pending.operations.run_by(monotonic_ms)
         self.pending.tree_bytes_max = settings.tree_bytes_max
         self.admit = self.pending.operations.admit
-        self.acknowledged = opened.image.copy(OperationWindow())
-        self.acknowledged.keeps_answers = False
-        self.replicas = ReplicaSet(self, damaged=opened.damaged)
-        self.content = Content(self)
-        self.housekeeping = Housekeeping(self)
-        self._unacknowledged: deque[tuple[RecordHeader, Change | SegmentHeader]] = deque()
+        self._shown = ShownImage(self.pending)
+        self.acknowledged = self._shown.image
+        self.replicas = ReplicaSet(
+            name, self.log, local, settings=settings, surroundings=surroundings, damaged=opened.damaged
+        )
+        self.content = Content(log=self.log, shown=self.acknowledged, local=local, replicas=self.replicas)
+        self.housekeeping = Housekeeping(
+            name,
+            log=self.log,
+            pending=self.pending,
+            shown=self.acknowledged,
+            local=local,
+            replicas=self.replicas,
+            content=self.content,
+            settings=settings,
+            events=surroundings.log,
+            write=self.write,
+            roll=self.roll,
+        )
         self._client = surroundings.chance.randbytes(16)
-        self._sequence = 0
-        self._uploads = 0
-        self.log.on_acknowledged = self._show
+        self._sequence = self._uploads = 0
 
     @property
     def epoch(self) -> int:
@@ -139,7 +151,6 @@ class Journal:
     ) -> FileStatus:
         if len(payload) > PUT_BYTES_MAX:
             raise refused(JournalCode.TOO_LARGE, f"a put has at most {PUT_BYTES_MAX} bytes; stream what is larger")
-
         check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
         return cast("FileStatus", await self.change(check, operation, payload, answers=FileStatus))
 
@@ -368,7 +379,7 @@ class Journal:
             head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
         answer = self.pending.apply_own(header, change)  # first: a record that fits no tree must not be in the log
         self.log.add(header, head, payload)
-        self._unacknowledged.append((header, change))
+        self._shown.written(header, change)
         if self.log.segment_bytes >= self.housekeeping.segment_bytes_max:
             self.roll()
         return answer
@@ -377,19 +388,14 @@ class Journal:
         """Begin the next segment."""
         header, segment = self.log.open_segment(**self.housekeeping.settled())
         self.pending.apply_own(header, segment)
-        self._unacknowledged.append((header, segment))
+        self._shown.written(header, segment)
 
-    def _show(self) -> None:
-        """Apply what is acknowledged to the image that is shown."""
-        lsn, waiting = self.log.acknowledged.lsn, self._unacknowledged
-        while waiting and waiting[0][0].end_lsn <= lsn:
-            header, change = waiting.popleft()
-            if header.kind is Kind.HEADER:  # a new segment: the image where it begins is worth keeping
-                answers = self.pending.operations.copy(until_ms=self.acknowledged.time_ms)
-                lived_ms = header.time_ms - cast("SegmentHeader", change).paused_ms
-                self.housekeeping.segment_opened(self.acknowledged.copy(answers), lived_ms)
-            self.acknowledged.apply_own(header, change)
-        self.log.waiting_records = len(waiting)
+    def _acknowledge(self, lsn: Lsn) -> None:
+        """The last step of a change: k members have everything before `lsn`, so show it, then answer who waits."""
+        self.log.acknowledged.advance(lsn)
+        self.log.tail.release(lsn)
+        self.log.waiting_records = self._shown.acknowledged(lsn, segment_opened=self.housekeeping.segment_opened)
+        self.log.acknowledged.wake()
 
     def _next_operation(self) -> OperationId:
         self._sequence += 1

@@ -47,7 +47,9 @@ class Log:
         settings: JournalSettings,
         timekeeper: Timekeeper,
         wall_ms: Callable[[], int],
+        acknowledge: Callable[[Lsn], None],
     ) -> None:
+        """`acknowledge(lsn)` is called when k members have everything before `lsn` for the first time."""
         self.segment = end.segment
         self.holder = end.holder
         self.links = list(end.links)
@@ -58,7 +60,7 @@ class Log:
         self.acknowledged = Acknowledgement(end.lsn, wait_seconds=settings.quorum_seconds)
         self.grown = trio.lowlevel.ParkingLot()
         self.granted: set[Member] = set(end.segment.granted)
-        self.on_acknowledged: Callable[[], None] = lambda: None
+        self._acknowledge = acknowledge
         self.segment_lived_ms = timekeeper.last_ms - end.segment.paused_ms  # when the segment at hand was opened
         self._opened_lsn = end.lsn
         self.waiting_records = 0  # until whoever applies them when they are acknowledged says that fewer are left
@@ -186,12 +188,8 @@ class Log:
 
     def advanced(self) -> None:
         """Some member has come further: acknowledge what k of them have."""
-        lsn = self.progress.acknowledged
-        if lsn > self.acknowledged.lsn:
-            self.acknowledged.advance(lsn)
-            self.tail.release(lsn)
-            self.on_acknowledged()
-            self.acknowledged.wake()
+        if self.progress.acknowledged > self.acknowledged.lsn:
+            self._acknowledge(Lsn(self.progress.acknowledged))
 
     def stop(self, reason: Callable[[], JournalError]) -> None:
         """Nothing more will be acknowledged."""

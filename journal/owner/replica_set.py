@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from journal.copies.copies import Copy
-    from journal.owner.journal import Journal
+    from journal.copies.local_log import LocalLog
     from journal.owner.log import Log
     from journal.owner.replica_progress import Standing
     from journal.records.chain_rules import ChainLink
     from journal.records.membership import Member
+    from journal.records.settings import JournalSettings, Surroundings
 
 _DAMAGED: Final = "it does not count until they are mended from other copies"
 _DOUBT_SECONDS: Final = 10.0  # longer than a server's restart: then an owner that was fenced somewhere gives up waiting
@@ -45,25 +46,37 @@ class MemberStatus:
 class ReplicaSet:
     """The members of the configuration that this owner serves under."""
 
-    def __init__(self, journal: Journal, *, damaged: frozenset[Member]) -> None:
-        self._journal = journal
-        self._log = journal.surroundings.log
+    def __init__(
+        self,
+        volume: str,
+        log: Log,
+        local: LocalLog,
+        *,
+        settings: JournalSettings,
+        surroundings: Surroundings,
+        damaged: frozenset[Member],
+    ) -> None:
+        """`damaged`: members whose records were seen damaged by the takeover."""
+        self._volume = volume
+        self._log = log
+        self._local = local
+        self._events = surroundings.log
         self._damaged = damaged
         self.stopped = trio.Event()  # a newer owner has taken so many members that this one cannot go on
         self._connected = trio.lowlevel.ParkingLot()
         self.replicas = {
             member: Replica(
                 member,
-                journal.log,
-                volume=journal.name,
-                settings=journal.settings,
-                surroundings=journal.surroundings,
-                doubtful=_just_before(journal.log) if member in damaged else (),
+                log,
+                volume=volume,
+                settings=settings,
+                surroundings=surroundings,
+                doubtful=_just_before(log) if member in damaged else (),
                 sources=self.sources,
                 on_connected=self._connected.unpark_all,
                 on_fenced=self._fenced,
             )
-            for member in journal.log.progress.members
+            for member in log.progress.members
         }
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -72,11 +85,11 @@ class ReplicaSet:
             nursery.start_soon(replica.run)
         nursery.start_soon(self._give_up_in_doubt)
         for member in self._damaged:
-            self._log.error("a member has damaged records", member=member, meaning=_DAMAGED)
+            self._events.error("a member has damaged records", member=member, meaning=_DAMAGED)
 
     def sources(self) -> list[Copy]:
         """Copies to read from, the nearest first."""
-        local = self._journal.local.copy
+        local = self._local.copy
         members = [replica.copy for replica in self.connected()]
         return [*([] if local is None else [local]), *(copy for copy in members if copy is not None)]
 
@@ -98,7 +111,7 @@ class ReplicaSet:
 
     def status(self) -> list[MemberStatus]:
         """How far each member has come."""
-        log = self._journal.log
+        log = self._log
         return [
             MemberStatus(
                 member=member,
@@ -111,7 +124,7 @@ class ReplicaSet:
         ]
 
     def _fenced(self) -> None:
-        if self._journal.log.progress.must_stop():
+        if self._log.progress.must_stop():
             self._stop()
 
     async def _give_up_in_doubt(self) -> None:
@@ -120,7 +133,7 @@ class ReplicaSet:
         while True:
             await trio.sleep(_LOOK_SECONDS)
             now = trio.current_time()
-            if not self._journal.log.progress.is_in_doubt():
+            if not self._log.progress.is_in_doubt():
                 since = now
             elif now - since >= _DOUBT_SECONDS:
                 self._stop()
@@ -128,21 +141,21 @@ class ReplicaSet:
 
     def _stop(self) -> None:
         if not self.stopped.is_set():
-            self._log.error("stopped", reason=self.why_stopped())
-            self._journal.log.stop(self.why_stopped)
+            self._events.error("stopped", reason=self.why_stopped())
+            self._log.stop(self.why_stopped)
             self.stopped.set()
 
     def why_stopped(self) -> JournalError:
         """Who has the volume now."""
-        claim = self._journal.log.progress.newest_claim()
+        claim = self._log.progress.newest_claim()
         epoch = 0 if claim is None else claim.epoch
         holder = "" if claim is None else shown_holder(claim.holder).hex()
-        sure = self._journal.log.progress.must_stop()
+        sure = self._log.progress.must_stop()
         what = "has a newer owner" if sure else "seems to have a newer owner, and too few members follow this one"
         return SupersededError(
             JournalCode.NOT_OWNER,
-            f"volume {self._journal.name} {what} (epoch {epoch}, holder {holder}); this one had epoch "
-            f"{self._journal.epoch}, holder {shown_holder(self._journal.holder).hex()}",
+            f"volume {self._volume} {what} (epoch {epoch}, holder {holder}); this one had epoch "
+            f"{self._log.epoch}, holder {shown_holder(self._log.holder).hex()}",
             epoch=epoch,
             holder=holder,
         )

@@ -42,7 +42,15 @@ def open_write(
         )
 
     upload = journal.new_upload()
-    return JournalWrite(journal, upload, operation=operation, check=check, put=put)
+
+    async def commit(size: int) -> FileStatus:
+        return cast("FileStatus", await journal.change(lambda: check(size), operation, answers=FileStatus))
+
+    async def chunk(offset: int, piece: bytes) -> None:
+        await journal.log.wait_room()
+        journal.write(ChunkChange(upload=upload, offset=offset), piece)
+
+    return JournalWrite(put=put, chunk=chunk, commit=commit, abandon=lambda: journal.abandon(upload))
 
 
 class JournalWrite:
@@ -50,18 +58,20 @@ class JournalWrite:
 
     def __init__(
         self,
-        journal: Journal,
-        upload: int,
         *,
-        operation: OperationId | None,
-        check: Callable[[int], CommitChange],
         put: Callable[[Buffer], Awaitable[FileStatus]],
+        chunk: Callable[[int, bytes], Awaitable[None]],
+        commit: Callable[[int], Awaitable[FileStatus]],
+        abandon: Callable[[], None],
     ) -> None:
-        self._journal = journal
-        self._upload = upload
-        self._operation = operation
-        self._check = check
+        """`put(bytes)` writes a small file; `chunk(offset, bytes)` a piece of a large one, `commit(size)` its end.
+
+        `abandon()` gives the pieces up, and does nothing after a commit that was acknowledged.
+        """
         self._put = put
+        self._chunk = chunk
+        self._commit = commit
+        self._abandon = abandon
         self._held = bytearray()
         self._written = 0
         self._over = False
@@ -74,7 +84,7 @@ class JournalWrite:
         while len(self._held) > PUT_BYTES_MAX:
             piece = bytes(self._held[:PUT_BYTES_MAX])
             del self._held[:PUT_BYTES_MAX]
-            await self._chunk(piece)
+            await self._add(piece)
 
     async def commit(self) -> FileStatus:
         """Publish. Preconditions are decided here."""
@@ -85,22 +95,20 @@ class JournalWrite:
             return await self._put(bytes(self._held))
         try:
             if self._held:
-                await self._chunk(bytes(self._held))
-            status = await self._journal.change(lambda: self._check(self._written), self._operation, answers=FileStatus)
+                await self._add(bytes(self._held))
+            return await self._commit(self._written)
         finally:
             # Refused, cancelled, no room, or answered by an earlier attempt: nobody needs the pieces, and as long as
             # they are there the log cannot be trimmed.
-            self._journal.abandon(self._upload)
-        return cast("FileStatus", status)
+            self._abandon()
 
     async def cancel(self) -> None:
         """Forget the file; harmless at any time."""
         if not self._over:
             self._over = True
             self._held.clear()
-            self._journal.abandon(self._upload)
+            self._abandon()
 
-    async def _chunk(self, piece: bytes) -> None:
-        await self._journal.log.wait_room()
-        self._journal.write(ChunkChange(upload=self._upload, offset=self._written), piece)
+    async def _add(self, piece: bytes) -> None:
+        await self._chunk(self._written, piece)
         self._written += len(piece)

@@ -76,17 +76,11 @@ def _decide_by_what_is_shown(
 
 
 async def _read_what_is_pending(
-    right: Right, reader: content.Content, path: str, offset: int, length: int | None
+    right: Right, journal: Journal, path: str, offset: int = 0, length: int | None = None
 ) -> AsyncGenerator[bytes, None]:
-    journal = reader._journal
-    acknowledged, journal.acknowledged = journal.acknowledged, journal.pending
-    try:
-        extents = journal.acknowledged.tree.extents(path)
-    finally:
-        journal.acknowledged = acknowledged
     del right, offset, length
-    for extent in extents:
-        yield await reader.extent(extent)
+    for extent in journal.pending.tree.extents(path):
+        yield await journal.content.extent(extent)
 
 
 async def _stat_what_is_pending(right: Right, journal: Journal, path: str) -> Any:
@@ -152,7 +146,7 @@ def _wall_clock_alone(_keeper: Timekeeper, wall_ms: int, *_: object) -> int:
 
 
 def _nobody_pins(house: Housekeeping) -> int:
-    return house._journal.log.end
+    return house._log.end
 
 
 def _one_less(right: Right, old: Configuration, member: Member) -> Configuration:
@@ -291,7 +285,7 @@ JOURNAL_BUGS: Final = (
         name="what is pending is shown",
         breaks="readers see files whose records are not acknowledged",
         plant=together(
-            wrapped(content.Content, "read", _read_what_is_pending), wrapped(Journal, "stat", _stat_what_is_pending)
+            wrapped(Journal, "read", _read_what_is_pending), wrapped(Journal, "stat", _stat_what_is_pending)
         ),
     ),
     PlantedBug(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, damaged
+from journal.image.image import Image
 from journal.image.nodes import Extent
 from journal.owner.content import Content
 from sos_client.wire.checksum import crc32c
@@ -52,8 +53,9 @@ class NothingHere:
 
 
 async def read(**held: bytes | JournalError | None) -> bytes:
-    journal: Any = SimpleNamespace(replicas=Replicas(**held), local=NothingHere(), epoch=5)
-    return await Content(journal).extent(EXTENT)
+    log, replicas, nothing = SimpleNamespace(epoch=5), Replicas(**held), NothingHere()
+    content = Content(log=cast("Any", log), shown=Image(), local=cast("Any", nothing), replicas=cast("Any", replicas))
+    return await content.extent(EXTENT)
 
 
 async def test_whoever_has_the_bytes_gives_them() -> None:
