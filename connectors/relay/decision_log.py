@@ -114,11 +114,11 @@ class DecisionLog:
         if not numbers:
             self.history = DecisionHistory()
             self.history.begin(query=self._query, sinks=sinks)
-            await self._begin_file(1)
+            await self._begin_file(1, opening=True)
             return
         await self._read_file(numbers[-1])
         if self.history.next_file is not None:
-            await self._begin_file(self.history.next_file)
+            await self._begin_file(self.history.next_file, opening=True)
 
     async def _numbers(self) -> list[int]:
         try:
@@ -137,8 +137,11 @@ class DecisionLog:
         self.history = read_lines(data, path)
         self._number, self._lines = number, data.count(b"\n")
 
-    async def _begin_file(self, number: int) -> None:
-        """A file that begins with everything that was before it. There may be one already, from another relay."""
+    async def _begin_file(self, number: int, *, opening: bool) -> None:
+        """A file that begins with everything that was before it.
+
+        If there is one already, another relay has made it: who opens the log reads it, who has it open has lost it.
+        """
         path = self._path(number)
         try:
             self._file = await self._volume.put(
@@ -151,6 +154,8 @@ class DecisionLog:
         except JournalError as error:
             if error.code is not JournalCode.ALREADY_EXISTS:
                 raise
+            if not opening:
+                raise self._superseded() from None
             await self._read_file(number)
             return
         self._number, self._lines = number, 1
@@ -166,7 +171,7 @@ class DecisionLog:
     async def _continue(self) -> None:
         number = self._number + 1
         await self._append({"kind": "continued", "file": number})
-        await self._begin_file(number)
+        await self._begin_file(number, opening=False)
 
     async def _append(self, line: dict[str, Any]) -> None:
         data = encode_line(line)
@@ -207,7 +212,10 @@ class DecisionLog:
         else:
             if added == data and present.size == before.size + len(data):
                 return present
-        raise journal_error(
+        raise self._superseded()
+
+    def _superseded(self) -> JournalError:
+        return journal_error(
             JournalCode.FENCED,
             f"another relay has taken over the decisions in {self._directory}: this one may not decide any more",
             {"path": self._directory, "application": None, "start_time": None},
