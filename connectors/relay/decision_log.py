@@ -59,6 +59,7 @@ class DecisionLog:
         self._number = 0
         self._file: FileStatus | None = None
         self._lines = 0
+        self._adding = False
 
     def is_of(self, manifest: BatchManifest, claim: PathClaim) -> bool:
         """Whether these are that batch's decisions, and that driver's to make."""
@@ -106,6 +107,20 @@ class DecisionLog:
                 "at_ms": self._wall_ms(),
             }
         )
+
+    async def check(self) -> None:
+        """SupersededError when another relay has opened the log since. (A line that is being added finds that out.)"""
+        before = self._file
+        assert before is not None, "it was opened"
+        try:
+            present = await self._volume.stat(before.path)
+        except JournalError as error:
+            if error.code is not JournalCode.NOT_FOUND:
+                raise
+            raise self._superseded() from None
+        same = (present.size, present.modified_ms) == (before.size, before.modified_ms)
+        if not (same or self._adding or self._file is not before):
+            raise self._superseded()
 
     # ── the file ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -177,6 +192,7 @@ class DecisionLog:
         data = encode_line(line)
         before = self._file
         assert before is not None, "it was opened"
+        self._adding = True
         while True:
             try:
                 self._file = await self._volume.append(
@@ -197,6 +213,7 @@ class DecisionLog:
                 self.waits_for = str(error)
             await trio.sleep(PAUSE_SECONDS)
         self.waits_for = ""
+        self._adding = False
         self._lines += 1
         self.history.apply(line)
 

@@ -5,6 +5,7 @@ Puts `coordinator` to work: tells it what the sinks and the volume do, and does 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -23,7 +24,7 @@ from connectors.relay.coordinator import (
 )
 from connectors.relay.sink_link import SINK_VERSION, SinkLink
 from connectors.wire.frames import HelloFrame
-from journal.errors import JournalCode, JournalError, refused
+from journal.errors import JournalCode, JournalError, UnavailableError, refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -138,6 +139,11 @@ class QueryRelay:
         return f"waiting for {'; '.join(waits) or 'the volume'}, for {seconds:.0f} s"
 
     # ── what sinks do (SinkEvents) ────────────────────────────────────────────────────────────────────────────────────
+
+    async def check_still_ours(self) -> None:
+        """A sink takes one connection of a query: a relay that was replaced must not take it from the next one."""
+        with contextlib.suppress(UnavailableError):  # the volume: nothing is decided without it
+            await self.decisions.check()
 
     def connected(self, sink: int) -> None:
         self._log.info("sink connected", query=self.query, sink=self.links[sink].address)

@@ -5,6 +5,7 @@ What a driver asks for goes on in the background, whoever waits for it: who asks
 
 from __future__ import annotations
 
+import contextlib
 import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
@@ -217,7 +218,9 @@ class Relay:
         is_open = served.open
         same = is_open is not None and (is_open.sinks, is_open.cookie) == (manifest.sinks, manifest.cookie)
         if is_open is not None and same and is_open.decisions.is_of(manifest, pending.claim):
-            return is_open
+            with contextlib.suppress(SupersededError):  # then it is opened again: its driver asks here, and not there
+                await is_open.decisions.check()
+                return is_open
         await self._close(served)
         decisions = DecisionLog(
             await self._volume(manifest.volume),

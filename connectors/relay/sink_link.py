@@ -64,6 +64,9 @@ _RETRY: Final = RetryPolicy(first_seconds=0.05, pause_seconds_max=2.0)
 class SinkEvents(Protocol):
     """Who is told what a sink does."""
 
+    async def check_still_ours(self) -> None:
+        """Before a connection is opened again. SupersededError when it is another relay's by now."""
+
     def connected(self, sink: int) -> None:
         """A new connection has been greeted."""
 
@@ -133,6 +136,7 @@ class SinkLink:
                 self.trouble = str(error)
             self._failures += 1
             await trio.sleep(_RETRY.pause_seconds(self._failures, random.random()))
+            await self._events.check_still_ours()
 
     def send(self, command: AskUncommitted | EndTransaction | Prepare) -> None:
         """Say this on the present connection, after what is being said."""

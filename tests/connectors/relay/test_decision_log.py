@@ -69,8 +69,12 @@ async def test_a_relay_that_another_has_replaced_decides_nothing() -> None:
     first = await opened(volume)
     second = await opened(volume)
     with pytest.raises(SupersededError, match="another relay has taken over"):
+        await first.check()
+    with pytest.raises(SupersededError, match="another relay has taken over"):
         await commit(first, 0)
+    await second.check()
     await commit(second, 0)
+    await second.check()
     assert (await opened(volume)).history.commits == {"q:0:2.1": 0}
 
 

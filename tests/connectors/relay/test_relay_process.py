@@ -12,7 +12,7 @@ import trio
 
 from connectors.relay.staged_rows import StagedRow
 from journal.errors import JournalCode, JournalError
-from tests.connectors.relay.processes import relay_house
+from tests.connectors.relay.processes import RunningProgram, relay_house
 from tests.connectors.relay.staging_driver import QUERY, staging_driver
 
 if TYPE_CHECKING:
@@ -173,3 +173,36 @@ async def test_relay_and_sinks_are_killed_all_the_time(tmp_path: Path) -> None:
         transactions = [transactions_of(tmp_path / f"out-{sink}.log") for sink in range(2)]
         assert transactions[0] == transactions[1]
         assert killed > 3
+
+
+async def test_another_relay_goes_on_on_another_machine(tmp_path: Path) -> None:
+    """Nothing of the first one is left but what is on the checkpoint's volume; then it comes back, and has no say."""
+    with relay_house(tmp_path) as house:
+        async with staging_driver(house.relay.address, house.addresses) as driver:
+            await driver.batch(0, [b"a"])
+            spool = str(tmp_path / "another-spool")
+            second = RunningProgram(
+                "second", tmp_path, "connectors", "relay", "--service", house.service.address, "--spool", spool
+            )
+            try:
+                second.start()
+                async with staging_driver(second.address, house.addresses) as moved:
+                    await moved.batch(0, [b"another run of it"])
+                    await moved.batch(1, [b"b"])
+                    await driver.batch(1, [b"another run of that"])
+                    await driver.batch(2, [b"c"])
+                    await moved.batch(3, [b"d"])
+            finally:
+                second.end()
+        assert house.committed(0) == b"a\nb\nc\nd\n"
+
+
+async def test_a_spool_that_is_full(tmp_path: Path) -> None:
+    with relay_house(tmp_path, options=("--spool-bytes", "100K")) as house:
+        async with staging_driver(house.relay.address, house.addresses, seconds=20) as driver:
+            for batch in range(3):
+                await driver.batch(batch, [b"x" * 60_000])
+            with pytest.raises(JournalError) as full:
+                await driver.batch(3, [b"x" * 60_000], [b"y" * 60_000])
+            assert full.value.code is JournalCode.NO_SPACE
+            assert "--spool-bytes" in str(full.value)
