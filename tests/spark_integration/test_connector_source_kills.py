@@ -31,10 +31,11 @@ LISTENER: Final = b"connectors\0listen"
 class Machine:
     """A driver and what runs beside it, again and again on the same disk."""
 
-    def __init__(self, folder: Path, master: str) -> None:
+    def __init__(self, folder: Path, master: str, environment: dict[str, str]) -> None:
         self.folder = folder
         self.port = free_port()
         self._master = master
+        self._environment = QUICK_START | {"PYSPARK_PYTHON": sys.executable} | environment
         self._log = folder / "driver.log"
         self._process: subprocess.Popen[str] | None = None
 
@@ -46,7 +47,7 @@ class Machine:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=os.environ | QUICK_START | {"PYSPARK_PYTHON": sys.executable},
+                env=os.environ | self._environment,
             )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "running\n", self.said()
@@ -93,8 +94,8 @@ def _lives(pid: int) -> bool:
 
 
 @contextmanager
-def machine(folder: Path, master: str) -> Iterator[Machine]:
-    running = Machine(folder, master)
+def machine(folder: Path, master: str, environment: dict[str, str]) -> Iterator[Machine]:
+    running = Machine(folder, master, environment)
     try:
         running.start()
         yield running
@@ -123,9 +124,10 @@ def send(to: Machine, rounds: int) -> None:
     source.close()
 
 
-def play(folder: Path, master: str, victims: list[str], seed: int) -> None:
+def play(folder: Path, master: str, victims: list[str], seed: int, environment: dict[str, str] | None = None) -> None:
+    """Send a round, kill the next victim in the middle of things, and so on; then all was read, batch by batch."""
     chance = random.Random(seed)
-    with machine(folder, master) as running:
+    with machine(folder, master, environment or {}) as running:
         for rounds, victim in enumerate(victims, 1):
             send(running, rounds)
             time.sleep(chance.uniform(0.0, 2.0))

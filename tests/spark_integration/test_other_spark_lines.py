@@ -1,5 +1,5 @@
 """Smoke tests on the other Spark lines that the README names: a RocksDB aggregation loses its machine and goes on; rows
-go to connector sinks by way of a relay.
+go to connector sinks by way of a relay; a driver reads what a listener takes, is killed, and reads on.
 
 `make check-sparks` installs all of them beside the project's own Spark and runs this; what is not there is skipped.
 """
@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from tests.spark_integration.sink_place import check_with_relay_beside_driver
+from tests.spark_integration.test_connector_source_kills import play
 from tests.spark_integration.two_lives import QUERIES, two_lives
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -32,6 +33,11 @@ def _environment(line: str) -> dict[str, str]:
 @pytest.mark.parametrize("line", _LINES)
 def test_rows_go_to_connector_sinks(tmp_path: Path, line: str) -> None:
     check_with_relay_beside_driver(tmp_path, _environment(line))
+
+
+@pytest.mark.parametrize("line", _LINES)
+def test_source_of_connectors(tmp_path: Path, line: str) -> None:
+    play(tmp_path, "local[2]", ["driver"], seed=1, environment=_environment(line))
 
 
 @pytest.mark.parametrize("line", _LINES)

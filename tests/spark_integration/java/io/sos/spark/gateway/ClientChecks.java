@@ -482,7 +482,7 @@ public final class ClientChecks {
             refusesAnswer(frame(0xa5, disorder), client -> thrown(RefusedException.class, () -> client.list("dir")));
         });
         checks.check("pages without an end are refused before they fill the memory", () -> {
-            Listing listing = new Listing("d");
+            Listing listing = new Listing("d", "");
             String padding = "x".repeat(1000);
             RefusedException refusal = thrown(RefusedException.class, () -> {
                 for (int number = 1_000_000; ; number++) {

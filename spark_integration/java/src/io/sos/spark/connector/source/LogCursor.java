@@ -49,7 +49,10 @@ final class LogCursor {
     private int valueStart;
     private int bodyEnd;
 
-    /** From {@code start}, where a block begins, to {@code end}, where one ends. {@code end} null: the end of the log. */
+    /**
+     * From {@code start}, where a block begins, to {@code end}, where one ends. {@code end} null: as far as it is asked, which is
+     * not beyond the last row that is there.
+     */
     LogCursor(VolumeClient client, LogPosition start, LogPosition end) {
         this.client = client;
         this.end = end;
