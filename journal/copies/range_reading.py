@@ -56,7 +56,12 @@ async def read_group(reader: VolumeReader, extents: list[Extent]) -> list[bytes]
     pieces = []
     for extent in extents:
         piece = bytes(data[extent.offset - start : extent.offset - start + extent.length])
-        if len(piece) != extent.length or crc32c(piece) != extent.crc:
+        if not is_whole(extent, piece):
             piece = await reader.read_extent(extent)
         pieces.append(piece)
     return pieces
+
+
+def is_whole(extent: Extent, data: bytes) -> bool:
+    """Whether these are the extent's bytes."""
+    return len(data) == extent.length and crc32c(data) == extent.crc

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from journal.checkpoint.layout import batch_of
 from journal.copies.history import History, read_chain
 from journal.copies.moved_batches import lsn_of_moved_batch
+from journal.copies.range_reading import is_whole
 from journal.errors import DamagedJournalError, JournalCode, JournalError, damaged, refused
 from journal.image.image import Image
 from journal.image.index_snapshot import checked_snapshot, snapshots_on_chain
@@ -23,7 +24,6 @@ from journal.records.moments import AtBatch, AtLsn, AtTime
 from journal.records.paths import join
 from journal.records.record import PAYLOAD_BYTES_MAX, Lsn
 from sos_client.serving.interpreter import without_collecting
-from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -242,7 +242,7 @@ class VolumeReader:
             except JournalError as error:
                 failure = failure or error
                 continue
-            if len(piece) == extent.length and crc32c(piece) == extent.crc:
+            if is_whole(extent, piece):
                 return piece
             if piece:
                 failure = damaged(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from journal.copies.range_reading import is_whole
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, damaged
 from journal.records.paths import check_path
 from journal.records.segment import parse_segment_name
 from journal.volume import READ_PIECE_BYTES_MAX
-from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -97,8 +97,3 @@ class Content:
             message = f"no member that answers now has {extent.object}{what}; not asked: {', '.join(map(str, silent))}"
             raise UnavailableError(JournalCode.UNAVAILABLE, message)
         raise trouble or DamagedJournalError(JournalCode.LOST, f"LOST: no member has {extent.object}")
-
-
-def is_whole(extent: Extent, data: bytes) -> bool:
-    """Whether these are the extent's bytes."""
-    return len(data) == extent.length and crc32c(data) == extent.crc
