@@ -29,6 +29,7 @@ from tests.benchmarks import (
     profile,
     recovery_suite,
     server_suite,
+    sink_suite,
     spark_suite,
 )
 from tests.benchmarks.comparison import Report
@@ -53,6 +54,7 @@ SUITES: dict[str, Callable[[Report, Path, float], None]] = {
     "new-machine": recovery_suite.new_machine,
     "memory": memory_suite.memory,
     "spark": spark_suite.micro_batches,
+    "sinks": sink_suite.two_phases,
     "order": order_suite.order,
     "growth": growth.suite,
     "profiles": profile.suite,

@@ -42,6 +42,12 @@ class Run:
     stateful: bool = False
     batches: int = 20
     warm_up: int = 5
+    rows: int = 100
+    row_bytes: int = 0
+    """0: rows are as the source makes them; else texts of so many bytes."""
+    relay: str = ""
+    connect: str = ""
+    """Where a connector sink listens; none: the rows go nowhere."""
 
     def as_line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -115,13 +121,19 @@ def timed_run(spark: SparkSession, run: Run) -> Timing:
 
 
 def start(spark: SparkSession, run: Run) -> StreamingQuery:
-    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).option("numPartitions", 2).load()
+    source = (
+        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", run.rows).option("numPartitions", 2).load()
+    )
     frame: DataFrame = source
     mode = "append"
     if run.stateful:
         frame, mode = source.groupBy((source.value % 1000).alias("key")).count(), "update"
-    writer: Any = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", run.checkpoint)
-    return writer.start()
+    if run.row_bytes:
+        frame = frame.selectExpr(f"lpad(string(value), {run.row_bytes}, '-') AS value")
+    writer: Any = frame.writeStream.outputMode(mode).option("checkpointLocation", run.checkpoint)
+    if run.connect:
+        return writer.format("sos-connector").option("connect", run.connect).option("relay", run.relay).start()
+    return writer.format("noop").start()
 
 
 def timed(query: StreamingQuery) -> list[dict[str, float]]:
