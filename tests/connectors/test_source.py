@@ -22,7 +22,9 @@ from tests.fakes.memory_volume import MemoryVolume
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from connectors.source.source import OpenStream
     from connectors.wire.frames import HelloFrame
+    from connectors.wire.session import ConnectorSession
 
 SETTINGS = ProtocolSettings(credits=10)
 
@@ -222,3 +224,25 @@ async def test_nobody_waits_for_ever(autojump_clock: trio.testing.MockClock) -> 
         with pytest.raises(DeadlineError, match=r"waited 20 s .* connection refused"):
             await source.open_stream(1, "s")
     assert trio.current_time() < 30
+
+
+async def test_a_message_costs_no_look_at_the_other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    looks_at = Source._of_stream
+
+    def counted(source: Source, session: ConnectorSession, stream: OpenStream) -> list[bytes]:
+        looked.append(stream.stream_id)
+        return looks_at(source, session, stream)
+
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial) as source:
+        streams = [await source.open_stream(n, f"s{n}") for n in range(200)]
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        monkeypatch.setattr(Source, "_of_stream", counted)
+        for n in range(50):
+            await streams[7].send(n, b"x")
+        await streams[7].flush()
+        assert set(looked) == {7}
+        assert len(looked) <= 51
+        await streams[8].aclose()
+        assert set(looked) == {7}
+        assert await payloads(house) == [b"x"] * 50
