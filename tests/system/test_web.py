@@ -86,6 +86,7 @@ async def run_batches(cluster: Cluster, count: int, first: int = 0) -> None:
             await put(f"commits/{number}", b'v1\n{"nextBatchWatermarkMs":0}')
 
 
+@pytest.mark.slow
 async def test_what_the_page_shows_of_a_service(tmp_path: Path) -> None:
     port = free_port()
     web = f"http://127.0.0.1:{port}/"
@@ -122,6 +123,7 @@ async def test_what_the_page_shows_of_a_service(tmp_path: Path) -> None:
         await seconds_until(web, lambda status: status["volumes"][0]["outlook"]["may_lose"] == 1, 20)
 
 
+@pytest.mark.slow
 async def test_a_standby_is_alive_not_ready_and_no_reason_to_be_alarmed(tmp_path: Path) -> None:
     port = free_port()
     web = f"http://127.0.0.1:{port}/"
@@ -138,6 +140,7 @@ async def test_a_standby_is_alive_not_ready_and_no_reason_to_be_alarmed(tmp_path
         await until_ready(web)
 
 
+@pytest.mark.slow
 async def test_a_token_sees_its_volume_and_no_other(tmp_path: Path) -> None:
     tokens, port = tmp_path / "tokens.toml", free_port()
     texts = {}
@@ -156,6 +159,7 @@ async def test_a_token_sees_its_volume_and_no_other(tmp_path: Path) -> None:
             assert "salaries" in (await got(url, texts["operator"]))[1]
 
 
+@pytest.mark.slow
 async def test_beyond_loopback_the_page_speaks_tls(tmp_path: Path) -> None:
     authority, port = trustme.CA(), free_port()
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "cert.pem"))
@@ -173,6 +177,7 @@ async def test_beyond_loopback_the_page_speaks_tls(tmp_path: Path) -> None:
         assert (code, why) == (503, "this port speaks TLS, and the connection began without it\n")
 
 
+@pytest.mark.slow
 async def test_ready_means_that_it_could_acknowledge_now(tmp_path: Path) -> None:
     port = free_port()
     web = f"http://127.0.0.1:{port}/"
@@ -193,6 +198,7 @@ async def test_ready_means_that_it_could_acknowledge_now(tmp_path: Path) -> None
         await until_ready(web)
 
 
+@pytest.mark.slow
 async def test_the_page_of_servers_that_no_service_uses(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         await run_batches(cluster, 8)
@@ -218,6 +224,7 @@ async def test_the_page_of_servers_that_no_service_uses(tmp_path: Path) -> None:
             await trio.to_thread.run_sync(process.wait)
 
 
+@pytest.mark.slow
 async def test_what_the_page_shows_of_a_server(tmp_path: Path) -> None:
     port = free_port()
     web = f"http://127.0.0.1:{port}/"
