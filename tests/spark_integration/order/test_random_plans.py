@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 IN_CI = 30
 IN_SOAK = int(os.environ.get("SOS_RANDOM_PLANS", "2000"))
-ON_A_CLUSTER = 100
+ON_A_CLUSTER = IN_SOAK // 20
 
 plans = given(chain=chains, partitions=st.integers(1, 6), keys_together=st.booleans())
 
