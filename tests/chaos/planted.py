@@ -126,6 +126,7 @@ def change_java(file: str, old: str, new: str, *, module: str = PROGRAM) -> Call
         assert text.count(old) == 1, f"{file} no longer has the line that is to be changed"
         path.write_text(text.replace(old, new))
         spark_integration.jar._SOURCES = sources  # type: ignore[misc]
+        spark_integration.jar._RESOURCES = sources / "resources"  # type: ignore[misc]
 
     return plant
 

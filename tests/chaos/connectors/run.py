@@ -36,16 +36,18 @@ def connector_crash_test(
     recovery_seconds: float = RECOVERY_SECONDS_MAX,
     say: Callable[[str], None] = lambda _: None,
 ) -> ConnectorReport:
-    """Until time or events have run out, or something is found. `kinds`, over and over, replaces the plan."""
+    """Until time or events have run out, or something is found. `kinds`, over and over, replaces the plan.
+
+    ProcessError when it does not begin: that is not a finding.
+    """
     report = ConnectorReport(seed=seed)
     chance = random.Random(seed)
     with ExitStack() as stack:
+        stage = ConnectorStage(folder, stack, variant=variant or Variant())
+        stage.produce()
+        stage.wait_lines_out(1, seconds=RECOVERY_SECONDS_MAX)
         began = time.monotonic()
         try:
-            stage = ConnectorStage(folder, stack, variant=variant or Variant())
-            stage.produce()
-            stage.wait_lines_out(1, seconds=RECOVERY_SECONDS_MAX)
-            began = time.monotonic()
             for kind in islice(_script(chance, kinds), events_max):
                 if time.monotonic() - began > seconds or report.findings:
                     break
