@@ -42,10 +42,7 @@ class StateChains:
         return True
 
     def files_of(self, store: StoreId, version: int) -> list[StateFile]:
-        """Files of one version:
-
-        in checkpoint format 2 there may be others, of attempts that failed, which do not count.
-        """
+        """Files of one version. In checkpoint format 2, those of attempts that failed do not count."""
         commit = self.commits.get(version - 1)
         partitions = commit.unique_ids.get(store.operator, ()) if commit else ()
         ids = partitions[store.partition] if store.partition < len(partitions) else ()

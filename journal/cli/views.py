@@ -1,7 +1,4 @@
-"""A volume's tree as of a moment, from wherever the options say:
-
-the service, or the log on servers and in a directory.
-"""
+"""A volume's tree as of a moment: from the service, or from the log on servers and in a directory, as options say."""
 
 from __future__ import annotations
 

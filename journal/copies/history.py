@@ -236,10 +236,7 @@ class _Headers:
     damaged: dict[str, DamagedJournalError] = dataclasses.field(default_factory=dict)
 
     def check_newest(self) -> None:
-        """DAMAGED if a header that is whole nowhere may be newer than all others:
-
-        what it would have said is unknown.
-        """
+        """DAMAGED if a header that is whole nowhere may be newer than all others: its word is unknown."""
         newest = max((facts.age for facts in (header.facts for header in self.whole.values())), default=(0, 0, b""))
         for name, error in self.damaged.items():
             parsed = parse_segment_name(name)

@@ -260,7 +260,7 @@ class Image:
     def _relocate(self, header: RecordHeader, change: RelocateChange) -> None:
         status = self.tree.find(change.path)
         if status is None or status.is_directory:
-            return  # gone since the cleaner looked: nothing points at the old place any more
+            return  # gone since housekeeping looked: nothing points at the old place any more
         wanted = (change.object, change.offset, header.payload_bytes, header.payload_crc)
         extents = b""
         for number, *rest in nodes.extents_of(self.tree.file(change.path)):

@@ -134,10 +134,7 @@ class PathClaims:
         return claim
 
     def check(self, path: str, claim: PathClaim | None, *, subtree: bool = False) -> None:
-        """FENCED if a change at `path` needs a later claim. `subtree`:
-
-        the change moves or removes all below it, too.
-        """
+        """FENCED if a change at `path` needs a later claim. `subtree`: the change concerns all below it, too."""
         if not self._claims and not self._ended:
             return
         at = path

@@ -114,7 +114,7 @@ def check_rename(image: Image, source: str, target: str, *, overwrite: bool, cla
     """Whether there is something to move (not onto itself). FENCED, NOT_FOUND, BAD_REQUEST, ALREADY_EXISTS and more.
 
     BAD_PATH also when a path below `source` would be none below `target`: nobody could name that file any more, nor
-    could the cleaner.
+    could housekeeping.
     """
     check_path(source)
     check_path(target)

@@ -18,7 +18,7 @@ from journal.errors import JournalError
 from journal.image import nodes
 from journal.image.index_snapshot import SnapshotObject, encode_snapshot, name_of_snapshot
 from journal.image.nodes import Extent
-from journal.owner import retention as cleaner
+from journal.owner import retention as rules
 from journal.owner.earlier_snapshots import earlier_boundaries, references_of, with_references
 from journal.owner.retention import Boundary, Retention
 from journal.records.change import RelocateChange, TrimChange
@@ -163,9 +163,9 @@ class Housekeeping:
         return step != self._step
 
     async def _deal_with(self, image: Image, lived_ms: int) -> None:
-        first_needed = cleaner.first_needed(self._log.links, image.lsn, references_of(image))
+        first_needed = rules.first_needed(self._log.links, image.lsn, references_of(image))
         grown, freed = image.lsn - self._last_lsn, first_needed - self._last_first_needed
-        is_due = cleaner.is_snapshot_due(self._last, grown=grown, freed=freed if self.retention.is_limited else 0)
+        is_due = rules.is_snapshot_due(self._last, grown=grown, freed=freed if self.retention.is_limited else 0)
         if is_due and await self._store_snapshot(image, lived_ms):
             self._last_first_needed = first_needed
         if not self.retention.is_limited:
@@ -179,10 +179,10 @@ class Housekeeping:
         past = await self._resolved(self._horizon(self.retention))
         if early is not None:
             log, live = self._log, image.tree.objects_in_use()
-            chosen = cleaner.to_relocate(log.links, early, past, end=log.end, live=live)
+            chosen = rules.to_relocate(log.links, early, past, end=log.end, live=live)
             await self._relocate(image, {link.segment for link in chosen})
         if past is not None and past.lsn <= self._pinned():
-            target = cleaner.trim_target(self._log.links, past)
+            target = rules.trim_target(self._log.links, past)
             self._propose(target, past)
 
     def _propose(self, trim: int, past: Boundary) -> None:
@@ -236,7 +236,7 @@ class Housekeeping:
 
     def _horizon(self, retention: Retention) -> Boundary | None:
         log, pinned = self._log, [self._pinned()]
-        return cleaner.horizon(
+        return rules.horizon(
             self._boundaries.values(), end=log.end, lived_ms=log.lived_ms(), retention=retention, pinned=pinned
         )
 
@@ -297,7 +297,7 @@ class Housekeeping:
         if not kept:
             return
         log.progress.keep_only(kept)
-        for name in cleaner.superfluous(await self._local.names(), log.links, kept, trim=past.lsn):
+        for name in rules.superfluous(await self._local.names(), log.links, kept, trim=past.lsn):
             await self._local.forget(name)
         for replica in self._connected():
             if log.progress.missing_snapshots(replica.member):
@@ -312,7 +312,7 @@ class Housekeeping:
         if filling is None:
             return
         sizes = await filling.sizes()
-        for name in cleaner.superfluous(sizes, self._log.links, kept, trim=before):
+        for name in rules.superfluous(sizes, self._log.links, kept, trim=before):
             try:
                 await filling.delete(name)
             except RefusedError as error:

@@ -207,9 +207,9 @@ def may_assemble(state: Takeover) -> bool:
 
 
 def doubtful(state: Takeover) -> frozenset[Member]:
-    """Members that were read and may have lost the log's end to rot: what their servers call damaged is the newest
+    """Members that were read and may have lost the log's end to rot.
 
-    segment, or they have none of it and are damaged elsewhere. That such a member has no further record says nothing.
+    Their servers call the newest segment damaged, or have none of it and call another so: what they lack says nothing.
     """
     if not state.chain_facts:
         return _NOBODY
