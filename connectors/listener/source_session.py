@@ -358,7 +358,8 @@ class SourceSession:
         if frame.stream_id not in streams.names:
             streams.introduce(frame.stream_id, frame.stream_name)
             share.introduced[frame.stream_id] = frame.stream_name
-            self._log.intake.add(encode(frame), rows=0)
+        # Also of a known stream: a listener that has lost its volume and does not know it answers nobody.
+        self._log.intake.add(encode(frame), rows=0)
         if point_elsewhere > streams.points[frame.stream_id]:  # as if a message without payload had come
             self._log.intake.add(encode(MessageFrame(frame.stream_id, point_elsewhere)), rows=0)
             share.points[frame.stream_id] = streams.points[frame.stream_id] = point_elsewhere
