@@ -30,6 +30,7 @@ from tests.benchmarks import (
     recovery_suite,
     server_suite,
     sink_suite,
+    source_suite,
     spark_suite,
 )
 from tests.benchmarks.comparison import Report
@@ -55,6 +56,7 @@ SUITES: dict[str, Callable[[Report, Path, float], None]] = {
     "memory": memory_suite.memory,
     "spark": spark_suite.micro_batches,
     "sinks": sink_suite.two_phases,
+    "spark-source": source_suite.source,
     "order": order_suite.order,
     "growth": growth.suite,
     "profiles": profile.suite,

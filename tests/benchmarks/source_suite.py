@@ -1,0 +1,109 @@
+"""The Spark source of connectors against Spark's own `rate-micro-batch`, which makes its rows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from tests.benchmarks.processes import stop
+from tests.connectors.test_listen_process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.benchmarks.comparison import Report
+
+PAYLOAD_BYTES: Final = 100
+BATCHES: Final = 6
+"""Of each run, after two that do not count."""
+WARM_UP_BATCHES: Final = 2
+SMALL_ROWS: Final = 2000
+ADDED_MS_MAX: Final = 25
+"""What a small batch may take longer than one of rows that are made."""
+PEER: Final = "Spark's rate-micro-batch"
+
+
+def source(report: Report, directory: Path, seconds: float) -> None:
+    """Rows a second into a sink that drops them, and how long a small batch takes. `seconds`: about that of a batch."""
+    rows = max(SMALL_ROWS, int(400_000 * seconds))
+    with ExitStack() as stack:
+        listener = stack.enter_context(_listener(directory))
+        _fill(listener, directory, rows * (BATCHES + WARM_UP_BATCHES))
+        asked = stack.enter_context(_spark(directory, listener.addresses["files"]))
+        for own in (True, False):
+            for size in (rows, SMALL_ROWS):
+                asked(own, size)  # the JVM compiles what it runs often
+        report.compare(
+            f"Spark source, rows of {PAYLOAD_BYTES} B",
+            lambda: 1000 * rows / asked(True, rows),
+            lambda: 1000 * rows / asked(False, rows),
+            peer_name=PEER,
+            unit="rows/s",
+            goal=0.3,
+        )
+        report.compare(
+            f"addBatch of {SMALL_ROWS:,} rows",
+            lambda: asked(True, SMALL_ROWS),
+            lambda: asked(False, SMALL_ROWS) + ADDED_MS_MAX,
+            peer_name=f"{PEER} and {ADDED_MS_MAX} ms",
+            unit="ms",
+            goal=1.0,
+            smaller_is_better=True,
+        )
+
+
+@contextmanager
+def _listener(directory: Path) -> Iterator[Process]:
+    command = ["connectors", "listen", "--volume", "bench", "--embedded", "--dir", str(directory / "ingest")]
+    listener = Process("listener", directory, *command, "--listen", "127.0.0.1:0")
+    listener.start()
+    try:
+        yield listener
+    finally:
+        listener.end()
+
+
+def _fill(listener: Process, directory: Path, rows: int) -> None:
+    lines = directory / "lines"
+    with lines.open("w") as stream:
+        for number in range(rows):
+            stream.write(f"{number:0{PAYLOAD_BYTES}d}\n")
+    command = [sys.executable, "-m", "connectors", "send", str(lines), "--to", listener.addresses["ready"]]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    lines.unlink()
+
+
+@contextmanager
+def _spark(directory: Path, service: str) -> Iterator[Asked]:
+    command = [sys.executable, "-m", "tests.benchmarks.source_query", service, str(directory)]
+    with (directory / "spark.log").open("w+", encoding="utf-8") as log:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            yield Asked(process, directory / "spark.log")
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            stop(process)
+
+
+class Asked:
+    """A Spark that runs one query after the other: `asked(own, rows)` is the median of its batches' addBatch, in ms."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def __call__(self, own: bool, rows: int) -> float:  # noqa: FBT001
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        run = {"own": own, "rows": rows, "batches": BATCHES, "warm_up": WARM_UP_BATCHES}
+        self._process.stdin.write(json.dumps(run) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"Spark ended: {self._log.read_text()[-3000:]}")
+        return float(answer)
