@@ -25,6 +25,7 @@ from sos_client.wire.errors import ExitCode, SosError
 from sos_server.config import Flags, load_settings
 from sos_server.serve import serve
 from sos_server.store.checking import CheckReport, check_root
+from sos_server.store.starting import DIRECTORIES, IDENTITY_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,13 +64,28 @@ def _serving_options(function: Verb) -> Verb:
 @click.option("--config", type=FILE, help="TOML file with settings; flags win over it.")
 @_serving_options
 @click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and tokens.")
+@click.option("--new", is_flag=True, help="Begin in a directory that has other files in it.")
 @SHARE_PORT_OPTION
-def serve_command(*, exit_with_fd: int | None, share_port: bool, **flags: Any) -> None:
+def serve_command(*, exit_with_fd: int | None, share_port: bool, new: bool, **flags: Any) -> None:
     """Serve until SIGTERM. Prints `ready HOST:PORT` when it does; SIGHUP reloads settings, tokens, certificates."""
     load = partial(load_settings, Flags(**flags))
     root = load().root
+    if not new:
+        _check_ours(root)
     with _told_about(root, owned="another process owns this directory; is it served already?"):
         run_async(partial(serve, share_port=share_port), load, exit_with_fd)
+
+
+def _check_ours(root: Path) -> None:
+    """A root that was mistyped is not to become a new, empty server in the middle of somebody's files."""
+    try:
+        names = {path.name for path in root.iterdir()} if root.is_dir() else set()
+    except OSError:
+        return  # opening it says what is wrong
+    if names - {"lost+found"} and not names & {IDENTITY_FILE, *DIRECTORIES}:
+        some = ", ".join(sorted(names)[:3])
+        said = f"{root} is not a server's directory, and has other things in it ({some}): --new begins one there"
+        finish(ExitCode.USAGE, said)
 
 
 @click.command("token")

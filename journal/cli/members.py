@@ -61,11 +61,24 @@ def add(*, location: Location, new: str, dry_run: bool, style: Style, access: Ac
 @click.argument("location", metavar="VOLUME", type=LocationType())
 @click.argument("old", metavar="HOST:PORT|IDENTITY")
 @click.option("--dry-run", is_flag=True, help="Say what would change.")
+@click.option("--yes", is_flag=True, help="Do not ask when what is left may not lose a server.")
 @style_options
 @access_options
-def remove(*, location: Location, old: str, dry_run: bool, style: Style, access: Access) -> None:
+def remove(*, location: Location, old: str, dry_run: bool, yes: bool, style: Style, access: Access) -> None:
     """Let a server keep the volume no longer. Its copy stays where it is."""
+    if not (dry_run or yes):
+        run_async(_ask_if_thin, location, access)
     _change(location, Wish(leaving=old), dry_run=dry_run, style=style, access=access)
+
+
+async def _ask_if_thin(location: Location, access: Access) -> None:
+    """Two of two is less than it seems: the loss of either stops all writing."""
+    async with open_log(access, location.volume) as reader:
+        left = len(reader.header.membership.members) - 1
+    needed = left // 2 + 1
+    if needed >= left:
+        stops = f"{needed} of {left} must sync then, so the loss of any server stops all writing"
+        click.confirm(f"{stops} (`members replace` keeps the number). Remove it?", abort=True, err=True)
 
 
 @members.command()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from journal.records.moments import parse_moment
+from journal.errors import JournalCode, refused
+from journal.records.moments import AtTime, parse_moment
 from journal.records.settings import Surroundings
 from sos_client.clear_text import check_token_stays
 from sos_client.command.connecting import (
@@ -163,7 +164,11 @@ def at_option(function: Verb) -> Verb:
 def moment_of(text: str, style: Style) -> Moment:
     """The moment that `--at` says; times without a zone are local, or UTC with --utc."""
     zone = style.zone or dt.datetime.now().astimezone().tzinfo or dt.UTC
-    return parse_moment(text, now_ms=time.time_ns() // 1_000_000, zone=zone)
+    now_ms = time.time_ns() // 1_000_000
+    moment = parse_moment(text, now_ms=now_ms, zone=zone)
+    if isinstance(moment, AtTime) and moment.time_ms > now_ms:
+        raise refused(JournalCode.BAD_REQUEST, f"{text[:100]!a} has not come yet: a moment is in the past, or now")
+    return moment
 
 
 def is_now(text: str) -> bool:

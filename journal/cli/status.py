@@ -14,15 +14,18 @@ from journal.cli.locations import Location, LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import log_access, open_log, open_service, unread_members
 from journal.copies.copies import MemberCopy
-from journal.copies.promise import Verdict, judge
+from journal.copies.promise import PromiseFinding, Verdict, judge
 from journal.copies.surveying import lacking, survey
 from journal.copies.verification import verify_called_damaged
 from journal.errors import JournalError
+from journal.image.index_snapshot import parse_snapshot_name
+from journal.owner.retention import superfluous
 from journal.records.moments import Now
 from sos_client.command.output import (
     BAD,
     DOUBTFUL,
     GOOD,
+    count_text,
     duration_text,
     print_json,
     print_pairs,
@@ -37,7 +40,6 @@ from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
     from journal.copies.copies import Copy
-    from journal.copies.promise import PromiseFinding
     from journal.copies.volume_reader import VolumeReader
     from journal.image.image import Image
     from journal.records.segment import SegmentHeader
@@ -91,7 +93,7 @@ async def _status(location: Location, style: Style, access: Access) -> None:
         members = [await _member(reader, copy, faults.get(copy.label)) for copy in reader.copies]
         holdings = await survey(reader, faults)
         findings = judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings)
-        findings = findings if access.servers else []  # a directory alone says nothing about members
+        findings = [*findings, *await _overdue(reader)] if access.servers else []  # a directory says nothing of members
         members += [CopyStatus(label=a, verdict="SILENT") for a in access.servers if a not in _labels(members)]
         if all(member.verdict != "SILENT" for member in members):  # who may be one of them under another name
             unread = unread_members(reader, access)
@@ -137,7 +139,7 @@ async def _member(reader: VolumeReader, copy: Copy, fault: str | None) -> CopySt
     base = CopyStatus(
         label=copy.label,
         verdict="LAGS" if lag else "LACKS" if lacks else "OK",
-        remark="" if lag or not lacks else lacks[0],
+        remark=_why_it_lags(reader, end.lsn) if lag else lacks[0] if lacks else "",
         lsn=end.lsn,
         lag_bytes=lag,
         lag_ms=newest.time_ms - end.time_ms if lag else 0,
@@ -162,6 +164,36 @@ async def _member(reader: VolumeReader, copy: Copy, fault: str | None) -> CopySt
     )
 
 
+def _why_it_lags(reader: VolumeReader, lsn: int) -> str:
+    """As far as it can be seen from outside: since when."""
+    if lsn < reader.header.start:
+        return "has nothing of this owner's: away since then, or the owner cannot reach it; comes back by itself"
+    return "catching up, or refusing: its disk may be full or have failed (the service's log says which)"
+
+
+async def _overdue(reader: VolumeReader) -> list[PromiseFinding]:
+    """What retention has given up for a whole segment, and members still keep: nobody may delete it there."""
+    if len(reader.chain.links) < 2:
+        return []
+    before = reader.chain.headers[reader.chain.links[-2].segment]
+    kept = [name for name in reader.chain.names if (found := parse_snapshot_name(name)) and found.lsn >= before.oldest]
+    findings = []
+    for copy in reader.copies:
+        if not isinstance(copy, MemberCopy) or copy.label in reader.problems:
+            continue
+        with suppress(JournalError):
+            sizes = {name: one.size for name, one in (await copy.list()).items()}
+            gone = superfluous(sizes, reader.chain.links, kept, trim=min(before.trim, before.oldest))
+            if gone:
+                size = size_text(sum(sizes[name] for name in gone))
+                what = (
+                    f"{copy.label} keeps {count_text(len(gone), 'object')} ({size}) that retention has given up: "
+                    "the service's token needs the right delete, or the server keeps them (storage.retention_seconds)"
+                )
+                findings.append(PromiseFinding(verdict=Verdict.WARNING, what=what))
+    return findings
+
+
 def _print(
     reader: VolumeReader,
     image: Image,
@@ -182,7 +214,7 @@ def _print(
             ("epoch", str(header.epoch)),
             ("holder", header.holder.hex()),
             ("quorum", f"{configuration.acknowledgements} of {len(configuration.members)} members"),
-            ("acknowledged", f"LSN {reader.acknowledged_lsn} (as far as records tell)"),
+            ("acknowledged", f"LSN {reader.acknowledged_lsn}"),
             ("last record", f"{time_text(last.time_ms, style.zone)}, {duration_text(max(0, age_ms))} ago"),
             ("files", f"{image.tree.file_count}, {size_text(sum(image.tree.live_bytes))} live"),
             ("retention", _retention(header, service)),

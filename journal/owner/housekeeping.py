@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _WAITING_MAX: Final = 2  # rolls whose images wait: each is a copy of the tree, and a later one makes up for an earlier
 _LOOK_SECONDS: Final = 10.0  # how often it is seen whether a segment has become old
+_TELL_AGAIN_SECONDS: Final = 600.0
+_UNCLEANED: Final = "what retention has given up stays there and fills the disk; the token needs the right delete"
 _JUMPED: Final = (
     "times of files go on as if it had not, and come nearer to it by half of the time that passes from now on; nothing "
     "grows old by it; set the clock right if it is wrong now"
@@ -77,6 +79,7 @@ class Housekeeping:
         self._events = events
         self._write = write
         self._roll = roll
+        self._uncleaned: dict[tuple[str, str], tuple[float, int]] = {}  # when it was told last, how often since
         self._proposed = 0, 0  # how far the next header may trim, and the moment whose image that rests on
         self._boundaries: dict[int, Boundary] = {}  # where images can be had from
         self._step = 0, 0, 0  # what a segment was begun for while nothing was written
@@ -305,7 +308,18 @@ class Housekeeping:
             try:
                 await self._delete_on(replica, kept, past.lsn)
             except (SosError, JournalError) as error:
-                self._events.warning("a member could not be cleaned", member=replica.member, error=str(error))
+                self._tell_uncleaned(replica.member.address, str(error))
+
+    def _tell_uncleaned(self, member: str, error: str) -> None:
+        """Each segment would say it again: the first time, and once in a while how often since."""
+        told, since = self._uncleaned.get((member, error), (-_TELL_AGAIN_SECONDS, 0))
+        if trio.current_time() - told < _TELL_AGAIN_SECONDS:
+            self._uncleaned[member, error] = told, since + 1
+            return
+        self._uncleaned[member, error] = trio.current_time(), 0
+        self._events.warning(
+            "a member could not be cleaned", member=member, error=error, again=since, meaning=_UNCLEANED
+        )
 
     async def _delete_on(self, replica: Replica, kept: list[str], before: int) -> None:
         filling = self._filling(replica)

@@ -15,7 +15,7 @@ from sos_client.cli.reporting import object_values, report
 from sos_client.cli.streams import input_bytes, input_chunks
 from sos_client.command.connecting import Verb, decorated
 from sos_client.command.output import json_option, progress
-from sos_client.wire.errors import MisuseError
+from sos_client.wire.errors import ErrorCode, MisuseError, RefusedError
 from sos_client.wire.limits import IDENTITY_BYTES, OFFSET_MAX
 
 if TYPE_CHECKING:
@@ -139,11 +139,14 @@ def rm(*, place: Place, seal_first: bool, epoch: int, holder: bytes, connecting:
     async def run(client: SosClient) -> None:
         if place.object is None:
             raise MisuseError("only objects can be deleted")
-        if seal_first:
+        try:
+            await client.delete(place.namespace, place.object, epoch=epoch, holder=holder)
+        except RefusedError as error:  # who may not delete is told that first, and has sealed nothing
+            if error.code != ErrorCode.NOT_SEALED or not seal_first:
+                raise
             info = await client.stat(place.namespace, place.object)
-            if not info.sealed:
-                await client.seal(place.namespace, place.object, size=info.size, epoch=epoch, holder=holder)
-        await client.delete(place.namespace, place.object, epoch=epoch, holder=holder)
+            await client.seal(place.namespace, place.object, size=info.size, epoch=epoch, holder=holder)
+            await client.delete(place.namespace, place.object, epoch=epoch, holder=holder)
         report({"object": str(place), "deleted": True}, as_json=as_json)
 
     connecting.run(run)

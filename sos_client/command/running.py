@@ -68,7 +68,8 @@ def run_command(command: click.Command, program: str, arguments: Sequence[str] |
     try:
         _complete(command, program)
         # Not by click's own main: it turns a closed pipe and Ctrl-C into exit codes of its own.
-        with command.make_context(program, list(sys.argv[1:] if arguments is None else arguments)) as context:
+        line = list(sys.argv[1:] if arguments is None else arguments)
+        with command.make_context(program, line, color=_colour()) as context:
             command.invoke(context)
     except SystemExit:
         raise
@@ -77,6 +78,11 @@ def run_command(command: click.Command, program: str, arguments: Sequence[str] |
     finally:
         _flush_output()
     sys.exit(code)
+
+
+def _colour() -> bool | None:
+    """Never, if NO_COLOR or a dumb terminal says so; else on terminals."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 
 def _complete(command: click.Command, program: str) -> None:
@@ -88,7 +94,7 @@ def _complete(command: click.Command, program: str) -> None:
 
 def _tell(program: str, error: BaseException) -> int:
     def complain(message: str) -> None:
-        click.secho(f"{program}: {printable(message)}", fg=BAD, err=True)
+        click.secho(f"{program}: {printable(message)}", fg=BAD, err=True, color=_colour())
 
     match error:
         case click.exceptions.Exit():  # --help and --version

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from sos_client.command.completion import completion_verb
 from sos_client.serving.interpreter import without_collecting
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ class Verbs(click.Group):
         self._default = default
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._verbs)
+        return [*self._verbs, "completion"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "completion":
+            return completion_verb(self, str(self.name))
         if cmd_name not in self._verbs:
             return None
         module, name = self._verbs[cmd_name]

@@ -1,0 +1,59 @@
+"""A service whose token may not delete: the disks fill, and `status` and the log say so, and why."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from journal.gateway.client.client import open_volume
+from sos_client.serving.access import Right, append_token, new_token
+from tests.journal.cli.conftest import Cli
+from tests.system.server_process import ServerProcess
+from tests.system.service_process import ServiceProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("may_delete", [False, True])
+def test_status_says_that_nothing_is_given_up(tmp_path: Path, *, may_delete: bool) -> None:
+    rights = {Right.READ, Right.APPEND, Right.FENCE} | ({Right.DELETE} if may_delete else set())
+    text, grant = new_token(name="journal", namespaces=("*",), rights=frozenset(rights), expires=None)
+    append_token(tmp_path / "tokens.toml", grant)
+    (tmp_path / "token").write_text(text)
+    server = ServerProcess(tmp_path, "--tokens", str(tmp_path / "tokens.toml"))
+    token = ("--token-file", str(tmp_path / "token"))
+    service = ServiceProcess(tmp_path / "service", [server.address], *token, "--create", "--keep-bytes", "1M")
+    server.start()
+    try:
+        service.start()
+        trio.run(_write, service.address, 120)
+        deadline = time.monotonic() + 60
+        while True:
+            asked = Cli(tmp_path)("status", "payments", "--servers", server.address, *token, "--json")
+            status = json.loads(asked.stdout)
+            given_up = [one["what"] for one in status["findings"] if "retention has given up" in one["what"]]
+            if may_delete or given_up:
+                break
+            assert time.monotonic() < deadline, status
+            trio.run(_write, service.address, 10)
+    finally:
+        service.kill()
+        server.kill()
+    assert status["verdict"] == ("OK" if may_delete else "WARNING"), status
+    assert bool(given_up) is not may_delete
+    told = [json.loads(line) for line in service.log_path.read_text().splitlines()]
+    uncleaned = [line for line in told if line["event"] == "a member could not be cleaned"]
+    assert len(uncleaned) == (0 if may_delete else 1), "it is told once, then counted"
+    assert all("right delete" in line["meaning"] for line in uncleaned)
+
+
+async def _write(address: str, count: int) -> None:
+    async with open_volume([address], "payments") as volume:
+        for number in range(count):
+            data = bytes([number % 256]) * 50_000
+            await volume.put("q1/state", data, overwrite=True, operation=volume.new_operation())
