@@ -24,7 +24,7 @@ DAY_MS = 86_400_000
 
 
 @dataclass(slots=True)
-class Use:
+class RoomTaken:
     """What one query takes."""
 
     live: int = 0
@@ -49,7 +49,7 @@ def du(*, location: Location, style: Style, access: Access) -> None:
 
 
 async def _du(location: Location, style: Style, access: Access) -> None:
-    uses: dict[str, Use] = defaultdict(Use)
+    uses: dict[str, RoomTaken] = defaultdict(RoomTaken)
     chunks: dict[object, int] = defaultdict(int)
     since_ms = time.time_ns() // 1_000_000 - DAY_MS
     async with open_log(access, location.volume) as reader:
