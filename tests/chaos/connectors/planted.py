@@ -150,7 +150,7 @@ def _send_losing_attempts(module: str) -> None:
     if module != "connectors":
         return
     from connectors.relay.batch_rows import BatchRows
-    from connectors.relay.manifest import StagedPart
+    from connectors.relay.staged_rows import StagedRowReader
 
     one_after_another = BatchRows._one_after_another
 
@@ -158,11 +158,10 @@ def _send_losing_attempts(module: str) -> None:
         manifest, spool = self._manifest, self._spool
         folder = spool._directory / manifest.query / str(manifest.batch) / manifest.run
         named = {part.name for part in manifest.parts}
-        for path in sorted(folder.iterdir()):
+        for path in sorted(folder.glob("*")):
             if path.name not in named:
-                loser = StagedPart(name=path.name, rows=1, bytes=path.stat().st_size)
-                async for rows in self._of_part(loser, 1 << 20):
-                    yield rows
+                reader = StagedRowReader(path.name)
+                yield reader.feed(path.read_bytes())
         async for rows in one_after_another(self):
             yield rows
 
