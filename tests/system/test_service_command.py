@@ -43,7 +43,10 @@ def run(*arguments: str, serve: bool = True) -> subprocess.CompletedProcess[str]
         (["--volume", "v", "--dir", "{}", "--servers", "nonsense"], "is not an address"),
         (["--volume", "v", "--dir", "{}", "--servers", "127.0.0.1:1", "--listen", "here"], "write HOST:PORT"),
         (["--volume", "v", "--dir", "{}", "--servers", "127.0.0.1:1", "--listen", "0.0.0.0:0"], "say --insecure"),
-        (["--volume", "v", "--dir", "{}", "--servers", "127.0.0.1:1", "--tls-cert", "c.pem"], "needs both a certificate"),
+        (
+            ["--volume", "v", "--dir", "{}", "--servers", "127.0.0.1:1", "--tls-cert", "c.pem"],
+            "needs both a certificate",
+        ),
         (["--volume", "v", "--dir", "{}", "--servers", "127.0.0.1:1", "--tokens", "missing"], "cannot read the tokens"),
         (["--volume", "v", "--dir", "{}", "--servers", "127.0.0.1:1", "--exit-with-fd", "99"], "must pass it on"),
     ],
