@@ -15,7 +15,7 @@ import click
 from journal.disk.disk import DiskLockedError, open_disk
 from sos_client.command.connecting import decorated
 from sos_client.command.output import json_text, progress
-from sos_client.command.parameters import DIRECTORY, FILE
+from sos_client.command.parameters import DIRECTORY, FILE, PRESENT_DIRECTORY
 from sos_client.command.running import finish, run_async, run_command
 from sos_client.command.serving import SERVING_OPTIONS, SHARE_PORT_OPTION
 from sos_client.command.verbs import Verbs
@@ -120,7 +120,7 @@ def token_command(
 
 
 @click.command("check")
-@click.option("--root", type=DIRECTORY, required=True, help="Directory of a server that is not running.")
+@click.option("--root", type=PRESENT_DIRECTORY, required=True, help="Directory of a server that is not running.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object on standard output.")
 def check_command(*, root: Path, as_json: bool) -> None:
     """Verify every byte that a server keeps, without starting it or changing anything."""

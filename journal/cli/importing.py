@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,11 +15,13 @@ from journal.files.moving_checkpoints import MovedTree, move_tree
 from journal.files.plain_directory import LocalFile, scan_directory
 from journal.files.tree_writing import NewFile, write_tree
 from sos_client.command.output import count_text, note, print_json, progress, size_text
+from sos_client.command.parameters import PRESENT_DIRECTORY
 from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
 
     from journal.volume import Volume
 
@@ -28,7 +29,7 @@ PIECE_BYTES = 1024 * 1024
 
 
 @click.command("import")
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.argument("directory", type=PRESENT_DIRECTORY)
 @click.argument("location", type=LocationType())
 @click.option("--if-empty", is_flag=True, help="Do nothing, and exit with 0, if there is something at the path.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and change nothing.")

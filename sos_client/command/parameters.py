@@ -14,6 +14,7 @@ from sos_client.wire.errors import MisuseError
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
+PRESENT_DIRECTORY: Final = click.Path(path_type=Path, file_okay=False, exists=True)
 
 _AGE: Final = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,9})([KMGT]?)(?:iB|B)?", re.ASCII)
