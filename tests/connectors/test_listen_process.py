@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.connectors.wallaroo_source import CutOffError, SourceStream, WallarooSource, stored_rows
+from tests.json_contract.contract import hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -220,6 +221,7 @@ def test_files_are_sent_and_sent_on(tmp_path: Path) -> None:
         file.write_bytes(b"one\ntwo\n")
         said = send(str(file), "--json")
         assert json.loads(said.stdout)["bytes"] == 8, said.stderr
+        hold("sos-connector", "send", json.loads(said.stdout))
         with file.open("ab") as more:
             more.write(b"three\n")
         assert b"14 bytes" in send(str(file)).stdout

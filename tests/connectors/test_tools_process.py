@@ -19,6 +19,7 @@ from journal.gateway.client.client import open_volume
 from sos_client.serving.access import Right, append_token, new_token
 from tests.connectors.test_listen_process import Process, running, stored, where
 from tests.connectors.wallaroo_source import SourceStream, WallarooSource
+from tests.json_contract.contract import hold
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,7 @@ def status(*arguments: str) -> dict[str, Any]:
     said = tool("status", "clicks", "--json", *arguments)
     assert said.returncode == 0, said.stderr
     value: dict[str, Any] = json.loads(said.stdout)
+    hold("sos-connector", "status", value)
     return value
 
 
@@ -79,7 +81,9 @@ def test_status_and_readers(tmp_path: Path) -> None:
         shown = tool("status", "clicks", *files)
         assert all(text in shown.stdout for text in ("wallaroo", "3 kept, of 3", "q-0")), shown.stderr
         assert "q-0" in tool("readers", "list", "clicks", *files).stdout
-        assert "removed reader q-0" in tool("readers", "remove", "clicks", "q-0", "--yes", *files).stdout
+        hold("sos-connector", "readers list", json.loads(tool("readers", "list", "clicks", "--json", *files).stdout))
+        removed = tool("readers", "remove", "clicks", "q-0", "--yes", "--json", *files)
+        hold("sos-connector", "readers remove", json.loads(removed.stdout))
         assert tool("readers", "remove", "clicks", "q-0", "--yes", *files).returncode == 3
         source.close()
 
@@ -119,8 +123,9 @@ def test_sources_are_sent_to_another_machine(tmp_path: Path) -> None:
             files = ("--service", listener.addresses["files"])
             while status(*files)["next_sequence"] == 0:
                 time.sleep(0.05)
-            said = tool("drain", "clicks", "--to", other.addresses["ready"], *files)
+            said = tool("drain", "clicks", "--to", other.addresses["ready"], "--json", *files)
             assert said.returncode == 0, said.stderr
+            hold("sos-connector", "drain", json.loads(said.stdout))
             assert listener._process is not None
             assert listener._process.wait(30) == 0
             shown, problems = sending.communicate(timeout=120)

@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tests.json_contract.contract import hold
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -84,7 +86,9 @@ class RelayHouse:
     def status(self) -> Any:
         """What `sos-connector status --relay` says."""
         command = [sys.executable, "-m", "connectors", "status", "--relay", self.relay.address, "--json"]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+        value = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+        hold("sos-connector", "status", value)
+        return value
 
     def out(self, sink: int) -> str:
         return str(self.directory / f"out-{sink}")
