@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sos_client.command.completion import completion_verb
+from sos_client.command.man_pages import man_pages_verb
 from sos_client.serving.interpreter import without_collecting
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ Exit codes:
   5  claimed by somebody else      130  interrupted
   6  access denied                 141  nobody reads standard output any more
   7  no space, or quota used up"""
+
+_OF_EVERY_COMMAND: Final = {"completion": completion_verb, "man-pages": man_pages_verb}
 
 
 class Verbs(click.Group):
@@ -44,11 +47,11 @@ class Verbs(click.Group):
         self._default = default
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self._verbs, "completion"]
+        return [*self._verbs, *_OF_EVERY_COMMAND]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "completion":
-            return completion_verb(self, str(self.name))
+        if cmd_name in _OF_EVERY_COMMAND:
+            return _OF_EVERY_COMMAND[cmd_name](self, str(self.name))
         if cmd_name not in self._verbs:
             return None
         module, name = self._verbs[cmd_name]
