@@ -1,6 +1,6 @@
 # Everything a developer types. Each target sets up what it needs, and works again without network once it is there.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-sparks bench charts chaos soak takeovers fuzz planted-bugs lock release clean
+.PHONY: help setup demo docs test check check-sparks bench charts chaos soak takeovers fuzz planted-bugs lock release clean
 
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
@@ -17,6 +17,9 @@ $(VENV)/.ready: requirements/development.txt pyproject.toml tools/setup
 
 demo: setup  ## lose a machine under a streaming query, and lose nothing
 	$(PYTHON) -m spark_integration.demo $(ARGS)
+
+docs: setup  ## the documents as a small site: build/site/index.html
+	$(PYTHON) tools/docs_site.py
 
 test: setup  ## the quick tests, some minutes; ARGS="-m spark" those with Spark, ARGS="-m ''" all
 	$(PYTHON) -m pytest -m "not slow and not spark and not chaos and not soak" $(ARGS)

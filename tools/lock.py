@@ -41,6 +41,7 @@ def locked_groups(project: dict[str, dict[str, object]]) -> dict[str, list[str]]
         *_strings(extras["connect"]),
         *_strings(groups["test"]),
         *_strings(groups["check"]),
+        *_strings(groups["docs"]),
         "hatchling",
         "editables",
     ]
