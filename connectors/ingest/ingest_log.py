@@ -120,7 +120,7 @@ class IngestLog:
         self._files, self._streams_files = stored.files, stored.streams_files
         self._file, self._file_first, self._file_blocks = stored.last, stored.last_first, stored.last_blocks
         self._streams_bytes, self._since_streams_bytes = stored.streams_bytes, stored.since_streams_bytes
-        self._crowded = [first for first in stored.crowded(EXTENTS_MAX) if first != self._file_first]
+        self._crowded = stored.crowded(EXTENTS_MAX)
 
     async def _check_format(self) -> None:
         try:
@@ -234,9 +234,13 @@ class IngestLog:
 
         return await self._changes.make(ask)
 
-    async def _stream(self, path: str, data: bytes, changes: PersistentChanges) -> FileStatus:
+    async def _stream(
+        self, path: str, data: bytes, changes: PersistentChanges, *, modified_ms: int | None = None
+    ) -> FileStatus:
         async def ask(operation: OperationId) -> FileStatus:
-            write = await self._volume.open_write(path, overwrite=True, operation=operation, claim=self._claim)
+            write = await self._volume.open_write(
+                path, overwrite=True, operation=operation, claim=self._claim, modified_ms=modified_ms
+            )
             try:
                 for start in range(0, len(data), PUT_BYTES_MAX):
                     await write.write(data[start : start + PUT_BYTES_MAX])
@@ -271,14 +275,13 @@ class IngestLog:
             del self._streams_files[0]
 
     async def gather_blocks(self) -> None:
-        """Write files that were left with many small blocks once more, the same bytes in few extents."""
+        """Write files that were left with many small blocks once more, the same bytes in few extents, no younger."""
         while self._crowded:
             first = self._crowded[0]
             if first in self._files:
                 path = places.log_file(first)
                 data = await content_of(VolumeFiles(self._volume), path)
-                status = await self._stream(path, data, self._upkeep)
-                self._files[first] = MessageFile(first, status.size, status.modified_ms)
+                await self._stream(path, data, self._upkeep, modified_ms=self._files[first].modified_ms)
             self._crowded.pop(0)
 
     async def _delete(self, path: str) -> None:

@@ -70,8 +70,11 @@ class StoredLog:
     """Of each file that was read, by its first sequence number."""
 
     def crowded(self, blocks_max: int) -> list[int]:
-        """Files with more blocks than that, among those that were read."""
-        return [first for first, count in self.blocks.items() if count > blocks_max]
+        """The newest file that was left, if it has more blocks than that: a crash may have come before it was gathered.
+
+        The older ones were, which cannot be seen: a file's bytes are the same.
+        """
+        return [first for first in sorted(self.files)[-2:-1] if self.blocks.get(first, 0) > blocks_max]
 
 
 async def check_format(files: IngestFiles, volume: str) -> None:

@@ -70,6 +70,7 @@ class Upkeep:
         """Look after it until cancelled. Raises what ends the ownership of the volume."""
         while True:
             await self.look()
+            await self._ingest.gather_blocks()
             await self._look_for_drain()
             await trio.sleep(LOOK_SECONDS)
 
@@ -78,7 +79,6 @@ class Upkeep:
         too_many = await self._read_readers()
         self._hold_back()
         await self._date_oldest()
-        await self._ingest.gather_blocks()
         if too_many:
             self._log.warning("too many readers", readers_max=READERS_MAX)
             return

@@ -235,20 +235,25 @@ class CountingVolume(MemoryVolume):
 
 async def test_a_file_of_many_small_blocks_is_written_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest_log, "EXTENTS_MAX", 1)
+    monkeypatch.setattr(ingest_log, "STREAMS_EVERY", 1_000_000)  # so that whoever begins reads many files
     volume = CountingVolume("v")
     volume.streamed = []
     async with many_files(volume) as house:
         before = await house.rows()
         looked = Looked(house, MessageRetention(seconds=0))
-        await looked.upkeep.look()
         closed = [places.log_file(file.first) for file in looked.ingest.files[:-1]]
+        times = [(await volume.stat(path)).modified_ms for path in closed]
+        await looked.ingest.gather_blocks()
         assert volume.streamed == closed
         assert await house.rows() == before
-        await looked.upkeep.look()
+        assert [(await volume.stat(path)).modified_ms for path in closed] == times  # and no younger
+        await looked.ingest.gather_blocks()
         assert volume.streamed == closed  # once
     volume.streamed = []
-    async with listening(volume) as house:  # whoever begins does not know, and reads little
+    async with listening(volume) as house:  # whoever begins does not know of the newest one, and of no other
         looked = Looked(house, MessageRetention(seconds=0))
         await looked.upkeep.look()
-        assert len(volume.streamed) <= 1
+        assert volume.streamed == []  # sources are not kept waiting for it
+        await looked.ingest.gather_blocks()
+        assert volume.streamed == closed[-1:]
         assert await house.rows() == before
