@@ -226,10 +226,10 @@ class Coordinator:
         """What a sink has prepared and not ended. The answer to an earlier question says nothing any more."""
         if self.standings[sink] is not SinkStanding.ASKED or tag != self._asked[sink]:
             return []
-        ours = {transaction: place for transaction in transactions if (place := self._place_of(transaction))}
-        if self.phase is TransactionPhase.DECIDING and self.transaction in ours:
+        if self.phase is TransactionPhase.DECIDING:  # whatever it lists: one that lists nothing is asked again after
             self.standings[sink] = SinkStanding.HELD
             return []
+        ours = {transaction: place for transaction in transactions if (place := self._place_of(transaction))}
         if not ours:
             return self._settled(sink)
         if self._asks[sink] >= ASKS_MAX:

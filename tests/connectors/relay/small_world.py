@@ -91,6 +91,32 @@ class StrictSink:
 
 
 @dataclass
+class LyingSink(StrictSink):
+    """One that does not keep what it has voted for: it never lists it, or forgets it with its connection.
+
+    What comes of that at this sink is its own affair. The others, and the relay, must not suffer from it.
+    """
+
+    forgets: bool = False
+
+    def hello(self) -> None:
+        super().hello()
+        if self.forgets:
+            self.prepared.clear()
+
+    def take(self, message: tuple[Any, ...], *, vote: bool) -> tuple[Any, ...] | None:
+        match message:
+            case ("phase 1", transaction, first, after):
+                self.prepared = {transaction: (vote, first, after, "")}
+                return ("vote", transaction, vote)
+            case ("phase 2", transaction, _):
+                self.prepared.pop(transaction, None)
+            case ("list", tag):
+                return ("listed", tag, tuple(self.prepared) if self.forgets else ())
+        return None
+
+
+@dataclass
 class SmallWorld:
     """Its whole state. `kind` makes the coordinator, so that one with a mistake can be put in its place."""
 
@@ -118,6 +144,10 @@ class SmallWorld:
         self.to_sink = [[] for _ in self.sinks]
         self.to_relay = [[] for _ in self.sinks]
         self.start_relay()
+
+    @property
+    def _honest(self) -> list[StrictSink]:
+        return [sink for sink in self.sinks if not isinstance(sink, LyingSink)]
 
     # ── the relay's process ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -168,7 +198,7 @@ class SmallWorld:
     def _finished(self, batch: int) -> None:
         if batch != self.batch:
             raise ViolationError(f"batch {batch} is said to be committed, where {self.batch} was asked for")
-        for sink in self.sinks:
+        for sink in self._honest:
             if len(sink.committed) <= batch:
                 raise ViolationError(f"batch {batch} is said to be committed, and a sink has not committed it")
         self.batch += 1
@@ -285,8 +315,8 @@ class SmallWorld:
     # ── what must hold ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _check(self) -> None:
-        longest: list[tuple[str, str]] = max((sink.committed for sink in self.sinks), key=len)
-        for sink in self.sinks:
+        longest: list[tuple[str, str]] = max((sink.committed for sink in self._honest), key=len, default=[])
+        for sink in self._honest:
             if sink.committed != longest[: len(sink.committed)]:
                 raise ViolationError("two sinks have committed different transactions")
         batches = [content.partition(" ")[0] for _, content in longest]
@@ -297,7 +327,7 @@ class SmallWorld:
         """Nothing can happen any more but faults."""
         if self.batch < self.batches:
             raise ViolationError(f"batch {self.batch} is never committed")
-        if any(sink.prepared for sink in self.sinks):
+        if any(sink.prepared for sink in self._honest):
             raise ViolationError("something stays prepared")
 
     def tell(self, line: str) -> None:
@@ -370,7 +400,7 @@ def explore(world: SmallWorld) -> int:
             after: SmallWorld = pickle.loads(frozen)
             try:
                 after.act(action)
-            except ViolationError as error:
+            except (ViolationError, AssertionError) as error:
                 raise _with_way(error, (*way, action)) from None
             key = hash(_key(after))
             if key not in seen:
@@ -386,7 +416,7 @@ def _checked(world: SmallWorld, way: tuple[tuple[Any, ...], ...]) -> None:
         raise _with_way(error, way) from None
 
 
-def _with_way(error: ViolationError, way: tuple[tuple[Any, ...], ...]) -> ViolationError:
+def _with_way(error: Exception, way: tuple[tuple[Any, ...], ...]) -> ViolationError:
     return ViolationError("\n".join([str(error), *map(named, way)]))
 
 

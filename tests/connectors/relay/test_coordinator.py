@@ -131,6 +131,25 @@ def test_a_sink_that_comes_back_while_the_decision_is_made_waits_for_it() -> Non
     assert coordinator.decided() == [EndTransaction(0, "q:0:1.1", commit=True), AskUncommitted(0, 3)]
 
 
+def test_a_sink_that_lists_nothing_while_the_decision_is_made_waits_for_it() -> None:
+    """It has forgotten what it voted for, or another relay has ended it, and has only not told this one yet."""
+    coordinator = Coordinator("q", generation=1, offsets=[0, 0])
+    for sink in (0, 1):
+        coordinator.connected(sink)
+        coordinator.listed(sink, sink + 1, [])
+    coordinator.begin(0, refusals_max=1)
+    for sink in (0, 1):
+        coordinator.prepared(sink, "q:0:1.1", 5)
+        coordinator.voted(sink, "q:0:1.1", commit=True)
+    for sink in (0, 1):
+        coordinator.lost(sink)
+        coordinator.connected(sink)
+        assert coordinator.listed(sink, sink + 3, []) == []
+    assert [type(command) for command in coordinator.decided()] == [EndTransaction, AskUncommitted] * 2
+    assert coordinator.listed(0, 5, []) == []
+    assert coordinator.listed(1, 6, []) == [Finished(0)]
+
+
 def test_the_last_batch_is_answered_when_all_sinks_are_settled() -> None:
     coordinator = settled(commits=(("q:4:2.1", 4),))
     assert coordinator.begin(4, refusals_max=1) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from connectors.relay.coordinator import Coordinator
-from tests.connectors.relay.small_world import SmallWorld, StrictSink, ViolationError, explore
+from tests.connectors.relay.small_world import LyingSink, SmallWorld, StrictSink, ViolationError, explore
 from tests.connectors.relay.traces import TRACES, played
 from tests.connectors.relay.wrong_coordinators import BROKEN
 
@@ -23,6 +23,13 @@ def world(sinks: int, *, batches: int = 2, faults: int, kind: type[Coordinator] 
 @pytest.mark.parametrize(("sinks", "batches", "faults"), [(1, 2, 2), (2, 1, 1), (3, 1, 0)])
 def test_nothing_goes_wrong_whatever_happens(sinks: int, batches: int, faults: int) -> None:
     assert explore(world(sinks, batches=batches, faults=faults)) > 1000
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["lists nothing", "forgets"])
+@pytest.mark.parametrize(("honest", "faults"), [(0, 2), (1, 1)])
+def test_a_sink_that_lies_hurts_nobody_else(honest: int, faults: int, *, forgets: bool) -> None:
+    sinks = [LyingSink(forgets=forgets), *(StrictSink() for _ in range(honest))]
+    assert explore(SmallWorld(sinks, batches=1, faults=faults)) > 100
 
 
 @pytest.mark.slow
