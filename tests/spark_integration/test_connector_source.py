@@ -221,7 +221,32 @@ def test_a_query_is_a_reader_of_the_volume(spark: SparkSession, running: list[Pr
         readers = status("--service", running[0].addresses["files"])["readers"]
         return [reader["next_sequence"] for reader in readers if reader["name"] == f"{query.id}-0"]
 
-    wait_until(lambda: needs() == [100], seconds=20, what="the end of the last batch that was committed in time")
+    wait_until(lambda: needs() == [ROWS], seconds=20, what="the end of the last batch that is committed")
+
+
+def test_who_caught_up_holds_nobody_back(spark: SparkSession, tmp_path: Path) -> None:
+    """One batch has all there is; the next one needs a message, which needs credits."""
+    with listeners(tmp_path, "clicks", options=("--reader-lag-max", "4096")) as (listener,):
+
+        def waits() -> list[dict[str, str]]:
+            found: list[dict[str, str]] = status("--service", listener.addresses["files"])["waits"]
+            return found
+
+        said = [b"first", bytes(100_000)]
+        send(listener, {1: said[:1]})
+        available_now(stream(spark, listener), tmp_path)
+        send(listener, {1: said})
+        wait_until(lambda: bool(waits()), seconds=20, what="sources that wait for the query that is away")
+        query = stream(spark, listener).selectExpr("sequence", "stream_name", "message_id", "1 value").writeStream
+        query = query.foreachBatch(batch_writer(tmp_path / "batches"))
+        running = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            wait_until(lambda: not waits(), seconds=30, what="sources that go on")
+            send(listener, {1: [*said, b"more"]})
+            running.processAllAvailable()
+        finally:
+            running.stop()
+        assert sequences(tmp_path) == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize(

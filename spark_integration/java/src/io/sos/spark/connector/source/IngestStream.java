@@ -94,6 +94,9 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
         return asking(() -> {
             SequenceOffset from = of(start);
             register(from);
+            // Spark asks when the batch before is committed, but calls commit only once there is another one: a mark that waited
+            // for that could hold back the very messages that would make it.
+            advance(from);
             SequenceOffset to = available != null ? available : newest();
             BatchLimit most =
                     readLimit instanceof ReadAllAvailable ? new BatchLimit(Long.MAX_VALUE, Long.MAX_VALUE) : limit;
@@ -203,7 +206,11 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
     @Override
     public void commit(Offset end) {
-        of(end).next().forEach((volume, sequence) -> marks.get(volume).advance(sequence));
+        advance(of(end));
+    }
+
+    private void advance(SequenceOffset committed) {
+        committed.next().forEach((volume, sequence) -> marks.get(volume).advance(sequence));
     }
 
     @Override
