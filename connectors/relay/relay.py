@@ -65,6 +65,8 @@ class ServedQuery:
         self.closed = trio.Event()
         self.last_batch: int | None = None
         self.seen = trio.current_time()
+        self.stale = False  # what is staged may be of an earlier driver
+        self.clearing = trio.Lock()
 
 
 class Relay:
@@ -100,8 +102,11 @@ class Relay:
             if query.pending is not None and not query.pending.done.is_set():
                 query.pending.scope.cancel()
 
-    def admit(self, query: str, claim: PathClaim | None) -> None:
-        """FENCED for a driver that a later one has replaced. The latest one counts from here on."""
+    async def admit(self, query: str, claim: PathClaim | None) -> None:
+        """FENCED for a driver that a later one has replaced. The latest one counts from here on.
+
+        It begins with nothing staged: what its predecessors left would never be committed, and fill the spool.
+        """
         if claim is None:
             raise refused(JournalCode.BAD_REQUEST, "a change at a relay carries the claim of its driver")
         served = self._queries.get(query)
@@ -110,17 +115,26 @@ class Relay:
             self._queries[query] = ServedQuery(claim)
             return
         served.seen = trio.current_time()
-        if claim < served.claim:
-            raise journal_error(
-                JournalCode.FENCED,
-                f"query {query} is run by {served.claim.application} now: this driver must end",
-                {"path": query, "application": served.claim.application, "start_time": served.claim.start_time},
-            )
+        _check_latest(served, query, claim)
         if claim > served.claim:
-            served.claim = claim
+            served.claim, served.stale = claim, True
             if served.pending is not None:
                 served.pending.scope.cancel()
             served.scope.cancel()
+        if served.stale:
+            await self._clear(served, query)
+            _check_latest(served, query, claim)
+
+    async def _clear(self, served: ServedQuery, query: str) -> None:
+        """Forget the earlier drivers of a query, when what was being committed for them has ended."""
+        async with served.clearing:
+            if not served.stale:
+                return
+            if served.pending is not None:
+                await served.pending.done.wait()
+            await self.spool.delete_query(query)
+            served.last_batch = None  # the later driver's checkpoint may be another: a fork has its original's id
+            served.stale = False
 
     def check_not_rewound(self, query: str, batch: int) -> None:
         """Early, before rows are sent that will be refused. BAD_REQUEST."""
@@ -166,6 +180,7 @@ class Relay:
     async def _pending(self, served: ServedQuery, manifest: BatchManifest, claim: PathClaim) -> PendingCommit:
         """The one that does this; another one is waited for before."""
         while True:
+            _check_latest(served, manifest.query, claim)
             pending = served.pending
             if pending is None or pending.done.is_set():
                 if self._stopping:
@@ -291,7 +306,9 @@ class Relay:
         if len(self._queries) < QUERIES_MAX:
             return
         idle = [
-            name for name, served in self._queries.items() if served.pending is None or served.pending.done.is_set()
+            name
+            for name, served in self._queries.items()
+            if not served.stale and (served.pending is None or served.pending.done.is_set())
         ]
         if not idle:
             raise UnavailableError(JournalCode.UNAVAILABLE, f"{QUERIES_MAX} queries are being committed at this relay")
@@ -307,16 +324,7 @@ class Relay:
         if self._stopping:
             return _stopping()
         if served.claim > pending.claim:
-            message = f"query {pending.manifest.query} is run by {served.claim.application} now: this driver must end"
-            return journal_error(
-                JournalCode.FENCED,
-                message,
-                {
-                    "path": pending.manifest.query,
-                    "application": served.claim.application,
-                    "start_time": served.claim.start_time,
-                },
-            )
+            return _fenced(served, pending.manifest.query)
         return journal_error(JournalCode.OUTCOME_UNKNOWN, "another relay has this query now, or had it: ask again")
 
     def described(self) -> dict[str, Any]:
@@ -329,6 +337,19 @@ class Relay:
             "failed": self.failures,
             "queries": [query.described() for query in self.open_queries],
         }
+
+
+def _check_latest(served: ServedQuery, query: str, claim: PathClaim) -> None:
+    if claim < served.claim:
+        raise _fenced(served, query)
+
+
+def _fenced(served: ServedQuery, query: str) -> JournalError:
+    return journal_error(
+        JournalCode.FENCED,
+        f"query {query} is run by {served.claim.application} now: this driver must end",
+        {"path": query, "application": served.claim.application, "start_time": served.claim.start_time},
+    )
 
 
 def _stopping() -> JournalError:

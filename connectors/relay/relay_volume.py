@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import trio
 
 from connectors.relay.manifest import MANIFEST_BYTES_MAX, is_query, parse_manifest, staged_place
-from journal.errors import JournalCode, JournalError, journal_error, refused
+from journal.errors import JournalCode, journal_error, refused
 from journal.volume import ClaimPage, FileStatus, Page
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ class RelayVolume:
         )
         try:
             await write.write(payload)
-        except JournalError:
-            await write.cancel()
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await write.cancel()
             raise
         return await write.commit()
 
@@ -98,11 +99,11 @@ class RelayVolume:
         components = tuple(rest)
         if kind == _STAGED:
             query, batch, _, _ = staged_place(components)
-            self._relay.admit(query, claim)
+            await self._relay.admit(query, claim)
             self._relay.check_not_rewound(query, batch)
             return IncomingStaged(path, self._relay.spool.begin(components), self._wall_ms)
         if kind == _COMMITS and len(components) == 2 and is_query(components[0]) and components[1].isdecimal():
-            self._relay.admit(components[0], claim)
+            await self._relay.admit(components[0], claim)
             assert claim is not None, "it was admitted"
             return IncomingManifest(path, self._relay, claim, self._wall_ms)
         raise refused(
@@ -120,7 +121,7 @@ class RelayVolume:
         if kind != _STAGED or len(rest) != 3:
             raise refused(JournalCode.BAD_REQUEST, f"{path[:300]}: delete {_STAGED}/QUERY/BATCH/RUN", path=path[:300])
         query, batch, run, _ = staged_place((*rest, "all"))
-        self._relay.admit(query, claim)
+        await self._relay.admit(query, claim)
         return await self._relay.delete_run(query, batch, run)
 
     # ── what anybody may see ──────────────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ that a relay that is started again goes on with what was staged.
 from __future__ import annotations
 
 import shutil
+import time
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import trio
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 READ_BYTES: Final = 1024 * 1024
+UNTOUCHED_SECONDS: Final = 24 * 3600.0
+"""A query of which nothing was staged for so long is forgotten at the next start; it can stage again."""
 _INCOMING: Final = ".incoming"
 
 
@@ -34,11 +37,10 @@ class Spool:
         self._count = 0
         shutil.rmtree(self._incoming, ignore_errors=True)
         self._incoming.mkdir(parents=True)
+        for query in self._queries():
+            if _touched(query) < time.time() - UNTOUCHED_SECONDS:
+                shutil.rmtree(query, ignore_errors=True)
         self.bytes = sum(file.stat().st_size for file in directory.glob("*/*/*/*"))
-
-    def queries(self) -> list[str]:
-        """Of which something is staged."""
-        return sorted(each.name for each in self._directory.iterdir() if is_query(each.name))
 
     def begin(self, components: tuple[str, ...]) -> SpoolWrite:
         """A file that is to be at QUERY/BATCH/RUN/PART. BAD_REQUEST for another place."""
@@ -75,6 +77,13 @@ class Spool:
             if each.name.isdecimal() and int(each.name) <= batch:
                 await self._delete(each)
 
+    async def delete_query(self, query: str) -> None:
+        """Everything of a query."""
+        await self._delete(self._directory / query)
+
+    def _queries(self) -> list[Path]:
+        return [place for place in self._directory.iterdir() if is_query(place.name)]
+
     async def _delete(self, place: Path) -> bool:
         size = await trio.to_thread.run_sync(_removed, place)
         self.bytes -= size or 0
@@ -107,17 +116,24 @@ class SpoolWrite:
             raise _no_space(error) from error
 
     async def commit(self) -> int:
-        """The file is at its place, and replaces what was there."""
+        """The file is at its place, and replaces what was there. When it is not, nothing of it stays."""
         before = self._place.stat().st_size if self._place.is_file() else 0
         try:
             await trio.to_thread.run_sync(self._publish)
         except OSError as error:
+            self._forget()
             raise _no_space(error) from error
+        except BaseException:
+            self._forget()
+            raise
         self._spool.bytes -= before
         return self.size
 
     async def cancel(self) -> None:
         """Forget it."""
+        self._forget()
+
+    def _forget(self) -> None:
         if self._file is not None:
             self._file.close()
         self._path.unlink(missing_ok=True)
@@ -137,6 +153,11 @@ class SpoolWrite:
         self._file.close()
         self._place.parent.mkdir(parents=True, exist_ok=True)
         self._path.replace(self._place)
+
+
+def _touched(place: Path) -> float:
+    """When something in it was last written."""
+    return max(each.stat().st_mtime for each in (place, *place.rglob("*")))
 
 
 def _removed(place: Path) -> int | None:

@@ -207,3 +207,25 @@ async def test_a_spool_that_is_full(tmp_path: Path) -> None:
                 await driver.batch(3, [b"x" * 60_000], [b"y" * 60_000])
             assert full.value.code is JournalCode.NO_SPACE
             assert "--spool-bytes" in str(full.value)
+
+
+async def test_what_a_driver_that_was_killed_has_staged_makes_room(tmp_path: Path) -> None:
+    with relay_house(tmp_path, options=("--spool-bytes", "100K")) as house:
+        async with staging_driver(house.relay.address, house.addresses, seconds=15) as driver:
+            for start_time in range(1, 4):
+                driver.start_time = start_time
+                await driver.stage(0, f"run-{start_time}", "p", [StagedRow(0, None, b"x" * 60_000)])
+            driver.start_time = 4
+            await driver.batch(0, [b"y" * 60_000])
+        assert house.committed(0) == lines(b"y" * 60_000)
+        assert house.status()["spool_bytes"] == 0
+
+
+async def test_a_fork_goes_on_at_the_relay_of_its_original(tmp_path: Path) -> None:
+    """It has the original's query id, and batches that the original is past."""
+    with relay_house(tmp_path, sinks=2) as house:
+        async with staging_driver(house.relay.address, house.addresses[:1], seconds=15) as driver:
+            await driver.batch(50, [b"a"])
+            driver.start_time, driver.sinks, driver.checkpoint = 2, house.addresses[1:], "sos://payments/queries/fork"
+            await driver.batch(43, [b"b"])
+        assert (house.committed(0), house.committed(1)) == (b"a\n", b"b\n")
