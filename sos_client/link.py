@@ -15,6 +15,7 @@ from sos_client.net.plain_stream import RECEIVE_BYTES_MAX, PlainStream
 from sos_client.wire import messages as m
 from sos_client.wire.connection import Connection, Role, State
 from sos_client.wire.errors import ConnectionLostError, ProtocolError
+from sos_client.wire.strangers import HEAD_BYTES, SOS_SERVER, check_greeted
 
 if TYPE_CHECKING:
     from sos_client.net.dialing import Dial
@@ -39,6 +40,7 @@ class Link:
         self.server_time = 0.0
         self.namespace: str | None = None
         self.idle_since = 0.0
+        self.head = b""  # the first bytes that came
         self._stream = stream
         self._plain = stream if isinstance(stream, PlainStream) else None
         self._sending = False
@@ -111,6 +113,8 @@ class Link:
             raise translate(self.address, error) from error
         if not data:
             raise ConnectionLostError(f"{self.address} has closed the connection")
+        if len(self.head) < HEAD_BYTES:
+            self.head += data[: HEAD_BYTES - len(self.head)]
         return data
 
     async def _last_words(self) -> None:
@@ -123,14 +127,19 @@ class Link:
 
 
 async def open_link(dial: Dial, address: str, hello: m.Hello, *, seconds: float) -> Link:
-    """Connect and say HELLO, all within `seconds`. RefusedError (AUTH, VERSION, LIMIT …) when the server says no."""
+    """Connect and say HELLO, all within `seconds`. RefusedError (AUTH, VERSION, LIMIT …) when the server says no.
+
+    WrongPortError when it can be seen that something else listens there.
+    """
     with translated(address), trio.fail_after(seconds):
         stream = await dial(address)
         link = Link(stream, address)
         try:
             welcome = await link.ask(hello, m.Welcome)
-        except BaseException:
+        except BaseException as error:
             await trio.aclose_forcefully(stream)
+            if isinstance(error, ProtocolError):
+                check_greeted(link.head, address, SOS_SERVER)
             raise
     link.server_identity = welcome.server_identity
     link.server_time = welcome.server_time

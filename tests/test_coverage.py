@@ -27,6 +27,7 @@ WIRE_TESTS: Final = [
     "tests/sos_client/wire/test_errors.py",
     "tests/sos_client/wire/test_frames.py",
     "tests/sos_client/wire/test_msgpack_edge.py",
+    "tests/sos_client/wire/test_strangers.py",
     "tests/sos_client/test_retry.py",
     "tests/sos_client/wire/test_document.py",
 ]

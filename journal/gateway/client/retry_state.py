@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from journal.errors import ConversationError, JournalCode, JournalError, UnavailableError
 from sos_client.wire.errors import MisuseError, SosError
+from sos_client.wire.strangers import WrongPortError
 
 if TYPE_CHECKING:
     from journal.gateway.client.service_pool import Addresses
@@ -35,6 +36,7 @@ class RetryState:
         self._changes = changes
         self._failures = 0
         self._strangers = 0  # services in a row that do not know the volume
+        self._wrong_ports = 0  # in a row
         self._last: SosError | None = None
         self._address = addresses.current
         self._unanswered = False  # something went out and its answer has not come
@@ -55,6 +57,9 @@ class RetryState:
         self._failures += 1
         if isinstance(error, MisuseError):
             raise error
+        self._wrong_ports = self._wrong_ports + 1 if isinstance(error, WrongPortError) else 0
+        if self._wrong_ports >= len(self._addresses.configured) and not self._maybe_done:
+            raise error  # no address is a service's: that is a mistake in the addresses, and nothing was asked
         if isinstance(error, JournalError):
             self._after_refusal(error)
         else:

@@ -19,6 +19,7 @@ from sos_client.net.dialing import translated
 from sos_client.net.plain_stream import PlainStream
 from sos_client.wire.errors import ConnectionLostError, ProtocolError
 from sos_client.wire.frames import FrameSplitter
+from sos_client.wire.strangers import HEAD_BYTES, JOURNAL_SERVICE, check_greeted
 
 A = TypeVar("A", bound=m.Answer)
 
@@ -45,14 +46,19 @@ class ServiceLink:
         self.address = address
         self.usable = False
         self.epoch = 0  # of the last answer that had one
+        self._head = b""  # the first bytes that came
         self._stream = stream
         self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
         self._splitter = FrameSplitter(frame_bytes_max=limits.FRAME_BYTES_MAX)
 
     async def greet(self, hello: m.HelloRequest, opening: m.OpenRequest) -> None:
-        """Say who is there and open the volume, in one round trip."""
+        """Say who is there and open the volume, in one round trip. WrongPortError if something else listens there."""
         await self.send(hello, opening)
-        welcome = await self.receive()
+        try:
+            welcome = await self.receive()
+        except ProtocolError:
+            check_greeted(self._head, self.address, JOURNAL_SERVICE)
+            raise
         if not isinstance(welcome, m.WelcomeAnswer):
             raise self._unexpected(welcome, hello)
         check_answer(hello, welcome)
@@ -150,6 +156,8 @@ class ServiceLink:
     def _take(self, data: bytes) -> None:
         if not data:
             raise ConnectionLostError(f"{self.address}: the service closed the connection")
+        if len(self._head) < HEAD_BYTES:
+            self._head += data[: HEAD_BYTES - len(self._head)]
         self._splitter.feed(data)
 
     def _unexpected(self, answer: m.Answer, request: m.Request) -> ProtocolError:
