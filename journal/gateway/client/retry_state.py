@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from journal.errors import ConversationError, JournalCode, JournalError, UnavailableError
+from journal.errors import ConversationError, JournalCode, JournalError, UnavailableError, refused
 from sos_client.wire.errors import MisuseError, SosError
 from sos_client.wire.strangers import WrongPortError
 
@@ -59,7 +59,8 @@ class RetryState:
             raise error
         self._wrong_ports = self._wrong_ports + 1 if isinstance(error, WrongPortError) else 0
         if self._wrong_ports >= len(self._addresses.configured) and not self._maybe_done:
-            raise error  # no address is a service's: that is a mistake in the addresses, and nothing was asked
+            # No address is a service's: that is a mistake in the addresses, and nothing was asked.
+            raise refused(JournalCode.BAD_REQUEST, str(error)) from error
         if isinstance(error, JournalError):
             self._after_refusal(error)
         else:

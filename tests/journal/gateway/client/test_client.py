@@ -364,13 +364,12 @@ async def test_a_code_of_a_later_version_is_final(service: Service) -> None:
 @pytest.mark.parametrize(
     "answers",
     [
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        b"\0\0\0\1\xff",
+        b"\0\0\0\1\xfe",
         encode(m.PongAnswer(epoch=1, number=1, time_ms=1)),
         encode(HELLO),
         b"",
     ],
-    ids=["http", "unknown type", "wrong answer", "a request", "closed"],
+    ids=["unknown type", "wrong answer", "a request", "closed"],
 )
 async def test_what_is_no_service_is_unavailable(answers: bytes, autojump_clock: Clock) -> None:
     async def dial(_address: str) -> trio.abc.Stream:
@@ -382,6 +381,19 @@ async def test_what_is_no_service_is_unavailable(answers: bytes, autojump_clock:
 
     async with open_volume(["a"], "payments", dial=dial, settings=ClientSettings(seconds=5.0)) as volume:
         assert await _code_of(volume.stat("f")) is JournalCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("answers", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\1\xff"], ids=["http", "SOS"])
+async def test_the_port_of_something_known_is_told_at_once(answers: bytes, autojump_clock: Clock) -> None:
+    async def dial(_address: str) -> trio.abc.Stream:
+        here, there = trio.testing.memory_stream_pair()
+        await there.send_all(answers)
+        return here
+
+    async with open_volume(["a", "b"], "payments", dial=dial) as volume:
+        with pytest.raises(JournalError, match=r"a is the port|b is the port") as caught, trio.fail_after(2):
+            await volume.stat("f")
+        assert caught.value.code is JournalCode.BAD_REQUEST
 
 
 async def test_a_kept_connection_that_was_closed_meanwhile_is_no_trouble(
