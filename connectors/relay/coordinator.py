@@ -136,6 +136,7 @@ class BatchWork:
 
     batch: int
     refusals_max: int
+    again: bool
     refusals: int = 0
 
 
@@ -168,10 +169,13 @@ class Coordinator:
 
     # ── what the driver wants ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, batch: int, *, refusals_max: int) -> list[Command]:
-        """Commit this batch. One at a time; `Finished` or `Failed` is its end. The last one was committed already."""
+    def begin(self, batch: int, *, refusals_max: int, again: bool = False) -> list[Command]:
+        """Commit this batch. One at a time; `Finished` or `Failed` is its end.
+
+        The last one was committed already, unless it is another one with its number, to be sent `again`.
+        """
         assert self.work is None, "one batch at a time"
-        self.work = BatchWork(batch, refusals_max)
+        self.work = BatchWork(batch, refusals_max, again)
         return self._go_on()
 
     def give_up(self) -> list[Command]:
@@ -301,7 +305,7 @@ class Coordinator:
             self._over()
         if self.work is None:
             return []
-        if self.work.batch == self.last_batch:
+        if self.work.batch == self.last_batch and not self.work.again:
             return self._finish(self.work)
         if self.work.refusals >= self.work.refusals_max:
             batch, self.work = self.work.batch, None

@@ -26,6 +26,8 @@ class DecisionHistory:
     commits: dict[str, int] = field(default_factory=dict)  # transaction → batch, oldest first
     next_file: int | None = None
     rows: int = 0
+    plan: str = ""
+    """Of the last batch; empty: it was not said."""
 
     @property
     def last_batch(self) -> int | None:
@@ -45,11 +47,13 @@ class DecisionHistory:
                 self.ends = tuple(int(end) for end in line["ends"])
                 self.commits = {str(name): int(batch) for name, batch in line["commits"]}
                 self.rows = int(line["rows"])
+                self.plan = str(line.get("plan", ""))
             case "opened":
                 self.generation = int(line["generation"])
             case "commit":
                 self.ends = tuple(int(end) for end in line["ends"])
                 self.rows += int(line["rows"])
+                self.plan = str(line.get("plan", ""))
                 self.remember(str(line["transaction"]), int(line["batch"]))
             case "continued":
                 self.next_file = int(line["file"])
@@ -75,6 +79,7 @@ def state_line(history: DecisionHistory) -> bytes:
             "ends": list(history.ends),
             "commits": [[transaction, batch] for transaction, batch in history.commits.items()],
             "rows": history.rows,
+            "plan": history.plan,
         }
     )
 

@@ -93,7 +93,7 @@ class DecisionLog:
             return
         raise UnavailableError(JournalCode.UNAVAILABLE, f"others write to {self._directory} all the time")
 
-    async def commit(self, *, transaction: str, batch: int, ends: tuple[int, ...], rows: int) -> None:
+    async def commit(self, *, transaction: str, batch: int, ends: tuple[int, ...], rows: int, plan: str = "") -> None:
         """The decision; returns when it is durable. SupersededError: it never will be. Takes as long as it takes."""
         if self._lines >= FILE_LINES_MAX:
             await self._continue()
@@ -104,6 +104,7 @@ class DecisionLog:
                 "batch": batch,
                 "ends": list(ends),
                 "rows": rows,
+                "plan": plan,
                 "at_ms": self._wall_ms(),
             }
         )

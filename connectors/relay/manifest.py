@@ -25,13 +25,14 @@ COOKIE_BYTES_MAX: Final = 1024
 
 _QUERY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
+_PLAN: Final = re.compile(r"[0-9a-f]{64}|", re.ASCII)
 _BATCH: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _CHECKPOINT: Final = re.compile(r"sos://(?P<volume>[^/]+)(?:/(?P<path>.*))?", re.DOTALL)
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})", re.ASCII)
 _FIELDS: Final = frozenset(
-    ("version", "query", "batch", "run", "checkpoint", "sinks", "order", "cookie", "attempts", "parts")
+    ("version", "query", "batch", "run", "checkpoint", "sinks", "order", "cookie", "attempts", "parts", "plan")
 )
-_MAY_BE_ABSENT: Final = frozenset(("cookie", "attempts"))
+_MAY_BE_ABSENT: Final = frozenset(("cookie", "attempts", "plan"))
 
 
 class RowOrder(Enum):
@@ -64,6 +65,7 @@ class BatchManifest:
     cookie: bytes
     attempts: int
     parts: tuple[StagedPart, ...]
+    plan: str  # which rows of its sources are this batch, as a hash; empty: it was not said
 
     @property
     def rows(self) -> int:
@@ -111,6 +113,7 @@ def parse_manifest(data: bytes, *, query: str, batch: int) -> BatchManifest:
         cookie=_cookie(fields.get("cookie", "")),
         attempts=_number(fields.get("attempts", ATTEMPTS), "attempts", 1, ATTEMPTS_MAX),
         parts=_parts(fields["parts"]),
+        plan=_text({"plan": ""} | fields, "plan", _PLAN),
     )
 
 

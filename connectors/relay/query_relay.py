@@ -77,6 +77,7 @@ class QueryRelay:
         self._claimed = [0] * len(self.links)
         self._rows: BatchRows | None = None
         self._row_count = 0
+        self._plan = ""
         self._nursery: trio.Nursery | None = None
         self._outcome = trio.Event()
         self._failure: JournalError | None = None
@@ -111,15 +112,16 @@ class QueryRelay:
         """
         history = self.decisions.history
         last = history.last_batch
-        if last is not None and manifest.batch < last and not self._accept_duplicates:
+        anew = manifest.batch == last and "" not in (manifest.plan, history.plan) and manifest.plan != history.plan
+        if last is not None and (manifest.batch < last or anew) and not self._accept_duplicates:
             raise _rewound(manifest, last)
-        if manifest.batch != last:
+        if manifest.batch != last or anew:
             self._rows = BatchRows(self._spool, manifest)
             self._rows.check()
-        self._row_count = manifest.rows
+        self._row_count, self._plan = manifest.rows, manifest.plan
         self._outcome, self._failure, self._asked = trio.Event(), None, True
         self._started = trio.current_time()
-        self._obey(self._coordinator.begin(manifest.batch, refusals_max=manifest.attempts))
+        self._obey(self._coordinator.begin(manifest.batch, refusals_max=manifest.attempts, again=anew))
         await self._outcome.wait()
         if self._failure is not None:
             raise self._failure
@@ -218,7 +220,11 @@ class QueryRelay:
 
     async def _decide(self, decide: Decide) -> None:
         await self.decisions.commit(
-            transaction=decide.transaction, batch=decide.batch, ends=decide.ends, rows=self._row_count
+            transaction=decide.transaction,
+            batch=decide.batch,
+            ends=decide.ends,
+            rows=self._row_count,
+            plan=self._plan,
         )
         self._log.info("committed", query=self.query, transaction=decide.transaction, rows=self._row_count)
         self._obey(self._coordinator.decided())
@@ -272,7 +278,8 @@ class QueryRelay:
 def _rewound(manifest: BatchManifest, last: int) -> JournalError:
     return refused(
         JournalCode.BAD_REQUEST,
-        f"batch {manifest.batch} of query {manifest.query} is to be committed, and the sinks have batch {last}: the "
+        f"batch {manifest.batch} of query {manifest.query} is to be committed, and the sinks have "
+        f"{'another ' if manifest.batch == last else ''}batch {last}: the "
         "checkpoint was put back to an earlier batch. Fork it, and give the fork sinks that have nothing; or "
         "start the relay with --accept-duplicates to send these batches once more",
     )

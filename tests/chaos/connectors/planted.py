@@ -123,9 +123,9 @@ def _send_again_what_was_decided(module: str) -> None:
         self._rows = BatchRows(self._spool, manifest)
         await commit(self, manifest)
 
-    def begin_again(self: Coordinator, batch: int, *, refusals_max: int) -> list[Command]:
-        self.last_batch = None
-        return begin(self, batch, refusals_max=refusals_max)
+    def begin_again(self: Coordinator, batch: int, *, refusals_max: int, again: bool = False) -> list[Command]:
+        del again
+        return begin(self, batch, refusals_max=refusals_max, again=True)
 
     QueryRelay.commit = again  # type: ignore[method-assign]
     Coordinator.begin = begin_again  # type: ignore[method-assign]

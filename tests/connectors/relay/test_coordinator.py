@@ -156,6 +156,17 @@ def test_the_last_batch_is_answered_when_all_sinks_are_settled() -> None:
     assert coordinator.listed(0, 1, []) == [Finished(4)]
 
 
+def test_a_batch_with_the_number_of_the_last_one_is_sent_if_it_is_another() -> None:
+    coordinator = settled(commits=(("q:4:2.1", 4),))
+    coordinator.listed(0, 1, [])
+    assert coordinator.begin(4, refusals_max=1, again=True) == [Prepare(0, "q:4:3.1", 70)]
+    coordinator.prepared(0, "q:4:3.1", 80)
+    coordinator.voted(0, "q:4:3.1", commit=True)
+    coordinator.decided()
+    assert coordinator.listed(0, 2, []) == [Finished(4)]
+    assert coordinator.begin(4, refusals_max=1) == [Finished(4)]
+
+
 def test_votes_to_abort_at_two_sinks() -> None:
     """The second one's comes when the transaction is ended already; the one that is still sent rows is hung up on."""
     coordinator = Coordinator("q", generation=1, offsets=[0, 0, 0])

@@ -85,8 +85,9 @@ def test_the_manifest_of_the_document() -> None:
     assert found.sinks == ("127.0.0.1:7500", "127.0.0.1:7501")
     assert found.parts == (StagedPart(name="0-31", rows=1000, bytes=123456), StagedPart(name="1-32", rows=0, bytes=2))
     assert found.order is RowOrder.PARTITION
-    short = parse_manifest(manifest(cookie="absent", attempts="absent"), query=QUERY, batch=12)
-    assert (short.cookie, short.attempts) == (b"", 5)
+    assert found.plan == "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+    short = parse_manifest(manifest(cookie="absent", attempts="absent", plan="absent"), query=QUERY, batch=12)
+    assert (short.cookie, short.attempts, short.plan) == (b"", 5, "")
     assert parse_manifest(manifest(checkpoint="sos://clicks"), query=QUERY, batch=12).checkpoint == ""
 
 
@@ -98,6 +99,8 @@ def test_the_manifest_of_the_document() -> None:
         ({"run": "absent"}, "absent \\['run'\\]"),
         ({"run": "a/b"}, "run is 'a/b'"),
         ({"run": 5}, "run is '5'"),
+        ({"plan": "x"}, "plan is 'x'"),
+        ({"plan": 5}, "plan is '5'"),
         ({"batch": 13}, "another query or batch"),
         ({"query": "other"}, "another query or batch"),
         ({"checkpoint": "file:///tmp/c"}, "put it at sos://VOLUME/path"),
@@ -164,6 +167,17 @@ def test_the_history_is_what_the_lines_say() -> None:
     assert read_lines(state_line(history), "g") == history
 
 
+def test_the_plan_of_the_last_batch_is_remembered() -> None:
+    """A line from before there were plans says nothing of one."""
+    history = DecisionHistory()
+    history.apply(json.loads(commit(4, 10)) | {"plan": "abc"})
+    assert read_lines(state_line(history), "f").plan == "abc"
+    assert read_lines(state_line(history) + commit(5, 20), "f").plan == ""
+    old = json.loads(state_line(history))
+    del old["plan"]
+    assert read_lines(encode_line(old), "f").plan == ""
+
+
 def test_only_the_last_commits_are_remembered() -> None:
     history = DecisionHistory()
     for number in range(COMMITS_REMEMBERED + 5):
@@ -201,4 +215,5 @@ def test_the_decisions_of_the_document() -> None:
     assert example is not None
     history = read_lines(example[1].encode(), "f")
     assert (history.generation, history.ends, history.commits) == (1, (120, 80), {"q:0:1.1": 0})
+    assert history.plan.startswith("9f86d081884c7d65")
     assert example[1].encode().splitlines(keepends=True)[0] == state_line(DecisionHistory(query="q", ends=(0, 0)))

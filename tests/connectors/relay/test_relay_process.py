@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import signal
@@ -229,3 +230,38 @@ async def test_a_fork_goes_on_at_the_relay_of_its_original(tmp_path: Path) -> No
             driver.start_time, driver.sinks, driver.checkpoint = 2, house.addresses[1:], "sos://payments/queries/fork"
             await driver.batch(43, [b"b"])
         assert (house.committed(0), house.committed(1)) == (b"a\n", b"b\n")
+
+
+def planned(text: str) -> dict[str, str]:
+    """As the driver says what a batch was planned to have."""
+    return {"plan": hashlib.sha256(text.encode()).hexdigest()}
+
+
+async def test_a_checkpoint_that_was_put_back_by_one_batch(tmp_path: Path) -> None:
+    """The batch is planned anew and has other rows. What a plan has had committed is answered, under any relay."""
+    with relay_house(tmp_path) as house:
+        async with staging_driver(house.relay.address, house.addresses, seconds=15) as driver:
+            await driver.batch(49, [b"a"])  # by a driver that says nothing of plans
+            driver.more = planned("1 to 2")
+            await driver.batch(49, [b"the same"])
+            await driver.batch(50, [b"b"])
+            await driver.batch(50, [b"another run of it"])
+            house.relay.end()
+            await trio.to_thread.run_sync(house.relay.start)
+            await driver.batch(50, [b"another run of it"])
+            driver.more, driver.start_time = planned("1 to 5"), 2
+            with pytest.raises(JournalError, match="the sinks have another batch 50: the checkpoint was put back"):
+                await driver.batch(50, [b"b", b"c"])
+        assert house.committed(0) == b"a\nb\n"
+
+
+async def test_duplicates_are_accepted_for_a_checkpoint_that_was_put_back_by_one_batch(tmp_path: Path) -> None:
+    with relay_house(tmp_path, options=("--accept-duplicates",)) as house:
+        async with staging_driver(house.relay.address, house.addresses, seconds=15) as driver:
+            driver.more = planned("1 to 2")
+            await driver.batch(50, [b"b"])
+            driver.more, driver.start_time = planned("1 to 5"), 2
+            await driver.batch(50, [b"b", b"c"])
+            await driver.batch(50, [b"another run of it"])
+            await driver.batch(51, [b"d"])
+        assert house.committed(0) == b"b\nb\nc\nd\n"

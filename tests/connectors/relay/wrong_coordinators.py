@@ -114,9 +114,9 @@ class BelievesPhaseTwo(Coordinator):
 class RunsAgain(Coordinator):
     """Rule 5: a batch that was decided is sent again when it is asked for again."""
 
-    def begin(self, batch: int, *, refusals_max: int) -> list[Command]:
-        self.last_batch = None
-        return super().begin(batch, refusals_max=refusals_max)
+    def begin(self, batch: int, *, refusals_max: int, again: bool = False) -> list[Command]:
+        del again
+        return super().begin(batch, refusals_max=refusals_max, again=True)
 
 
 class SkipsTheAbort(Coordinator):
