@@ -36,7 +36,7 @@ def decode_answer(type_code: int, body: memoryview) -> m.Answer:
     """The answer; a client never gets one that it does not know, since the version was agreed on."""
     decode = _ANSWERS.get(type_code)
     if decode is None:
-        raise ProtocolError(f"an answer of type {type_code:#x}, which is none of the file protocol's")
+        raise ProtocolError(f"an answer of type {type_code:#x}: the file protocol has no such answer")
     return decode(body)
 
 
