@@ -31,7 +31,7 @@ Examples:
 @click.option("--table", required=True, help="TABLE or SCHEMA.TABLE, with a column `value` (and `key`).")
 @click.option("--json", "is_json", is_flag=True, help="Rows are JSON objects; their fields are the table's columns.")
 @click.option("--create", is_flag=True, help="Make the table, with a column `value`, if there is none.")
-@click.option("--name", help="Of this sink, in the names of prepared transactions; default: the table's.")
+@click.option("--name", help="Of this sink, one for each log in the database; default: the table's.")
 @sink_options
 def postgres_command(*, dsn: str, table: str, is_json: bool, create: bool, name: str | None, **options: Any) -> None:
     """Take rows from a relay into a table, each batch by PREPARE TRANSACTION and COMMIT PREPARED, until SIGTERM.

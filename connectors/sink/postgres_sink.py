@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from connectors.sink.sink_session import SinkRow
 
 GID_PREFIX: Final = "sos:"
-GID_BYTES_MAX: Final = 199
 NAME_BYTES_MAX: Final = 60
 CONNECT_SECONDS: Final = 10
 _BOOK: Final = (
-    "CREATE TABLE IF NOT EXISTS sos_sinks (name text PRIMARY KEY, transaction text NOT NULL, rows bigint NOT NULL)"
+    "CREATE TABLE IF NOT EXISTS sos_sinks "
+    "(name text PRIMARY KEY, id text NOT NULL, transaction text NOT NULL, rows bigint NOT NULL)"
 )
-_NOTE: Final = (
-    "INSERT INTO sos_sinks (name, transaction, rows) VALUES (%s, %s, %s) "
-    "ON CONFLICT (name) DO UPDATE SET transaction = EXCLUDED.transaction, rows = EXCLUDED.rows"
+_REGISTER: Final = (
+    "INSERT INTO sos_sinks (name, id, transaction, rows) VALUES (%s, %s, '', 0) ON CONFLICT (name) DO NOTHING"
 )
+_NOTE: Final = "UPDATE sos_sinks SET transaction = %s, rows = %s WHERE name = %s AND id = %s"
 _LONG_SECONDS: Final = 60
 _NOT_NOW: Final = (psycopg.OperationalError, psycopg.InterfaceError)
 """The connection is gone, the server starts or stops, too many are connected: not about the rows."""
@@ -160,6 +160,7 @@ class PostgresSink:
                 cursor.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} (value text NOT NULL)").format(self._table))
             cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(self._table))
             columns = [column.name for column in cursor.description or ()]
+            self._register(cursor)
         self._connected().commit()
         if not self._is_json:
             self._columns = [column for column in ("key", "value") if column in columns]
@@ -170,6 +171,23 @@ class PostgresSink:
                 )
             self._is_binary = _binary_columns(self._connected(), self._table, self._columns)
             self._connected().commit()
+
+    def _register(self, cursor: psycopg.Cursor) -> None:
+        """The name is this log's from now on. What another log's sink has prepared under it is not ours to end.
+
+        Asked first: an INSERT would wait for a prepared transaction that changes the row.
+        """
+        asked = "SELECT id FROM sos_sinks WHERE name = %s"
+        row = cursor.execute(asked, (self._name,)).fetchone()
+        if row is None:
+            cursor.execute(_REGISTER, (self._name, self._history.id))
+            row = cursor.execute(asked, (self._name,)).fetchone()
+        if row is None or row[0] != self._history.id:
+            raise SettingsError(
+                f"the database knows another sink by the name {self._name!r}, with another log: give this one a --name "
+                f"of its own. If that one is gone for good, delete its row: DELETE FROM sos_sinks WHERE name = "
+                f"{sql.quote(self._name)}"
+            )
 
     def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
@@ -200,7 +218,11 @@ class PostgresSink:
         if self._received != transaction.rows:
             raise SinkUnavailableError(f"{self._received} of {transaction.rows} rows are in the open transaction")
         with connection.cursor() as cursor:
-            cursor.execute(_NOTE, (self._name, transaction.id, transaction.first_row + transaction.rows))
+            cursor.execute(
+                _NOTE, (transaction.id, transaction.first_row + transaction.rows, self._name, self._history.id)
+            )
+            if cursor.rowcount != 1:
+                raise SinkUnavailableError(f"the row {self._name!r} of sos_sinks is not this sink's: start it again")
             cursor.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid)))
         connection.rollback()  # the client's own idea of a transaction: there is none any more
         self._received = 0
@@ -211,7 +233,7 @@ class PostgresSink:
             cursor.execute(
                 "SELECT gid, extract(epoch FROM now() - prepared)::float8 FROM pg_prepared_xacts "
                 "WHERE starts_with(gid, %s) AND database = current_database()",
-                (f"{GID_PREFIX}{self._name}:",),
+                (self._gid(""),),
             )
             found = {str(gid): float(seconds) for gid, seconds in cursor.fetchall()}
         self._connected().rollback()
@@ -220,7 +242,9 @@ class PostgresSink:
     def _noted(self) -> str:
         """The transaction that was committed last."""
         with self._connected().cursor() as cursor:
-            cursor.execute("SELECT transaction FROM sos_sinks WHERE name = %s", (self._name,))
+            cursor.execute(
+                "SELECT transaction FROM sos_sinks WHERE name = %s AND id = %s", (self._name, self._history.id)
+            )
             row = cursor.fetchone()
         self._connected().rollback()
         return "" if row is None else str(row[0])
@@ -259,7 +283,7 @@ class PostgresSink:
         return SinkUnavailableError(f"PostgreSQL: {_sentence(error)}")
 
     def _gid(self, transaction: str) -> str:
-        return f"{GID_PREFIX}{self._name}:{transaction}"
+        return f"{GID_PREFIX}{self._name}:{self._history.id}:{transaction}"
 
 
 def _binary_columns(connection: psycopg.Connection, table: sql.Identifier, columns: Sequence[str]) -> dict[str, bool]:

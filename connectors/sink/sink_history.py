@@ -34,6 +34,8 @@ class SinkTransaction:
 class SinkHistory:
     """The state after all lines so far."""
 
+    id: str = ""
+    """By chance, of this log: what a sink prepares elsewhere is known by it, whatever the sink is called."""
     instance: str = ""
     """Whose rows these are: a query's id."""
     end: int = 0
@@ -54,6 +56,7 @@ class SinkHistory:
             case "sink":
                 if line["format"] != FORMAT:
                     raise ValueError(f"format {line['format']!r} is not known")
+                self.id = str(line["id"])
             case "instance":
                 self.instance = str(line["instance"])
             case "prepared":
@@ -101,6 +104,6 @@ def log_line(kind: str, **fields: Any) -> bytes:
     return json.dumps({"kind": kind, **fields}, ensure_ascii=True).encode() + b"\n"
 
 
-def first_line() -> bytes:
+def first_line(identity: str) -> bytes:
     """With which each log begins."""
-    return log_line("sink", format=FORMAT)
+    return log_line("sink", format=FORMAT, id=identity)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,10 @@ class SinkLog:
         if whole < self._file.size:
             self._file.cut(whole)
         if not whole:
-            self._file.append(first_line())
+            line = first_line(secrets.token_hex(8))
+            self._file.append(line)
             self._file.sync()
+            self.history.apply(json.loads(line))
 
     def write(self, kind: str, **fields: Any) -> None:
         """A line, durable when this returns."""

@@ -50,10 +50,11 @@ class PostgresServer:
         command = [str(self._programs / "postgres"), "-D", str(self._directory / "data"), "-p", str(self.port)]
         for setting in ("listen_addresses=127.0.0.1", "unix_socket_directories=", "max_prepared_transactions=10"):
             command += ["-c", setting]
-        with (self._directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, user=self._user, cwd=self._directory, stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS
         while True:
+            if self._process is None or self._process.poll() is not None:  # a child of the killed one was still there
+                with (self._directory / "log").open("ab") as log:
+                    self._process = subprocess.Popen(command, user=self._user, cwd="/", stdout=log, stderr=log)
             try:
                 self.ask("SELECT 1")
             except psycopg.OperationalError:

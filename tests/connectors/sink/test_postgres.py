@@ -69,12 +69,14 @@ async def test_rows_that_the_table_does_not_take(tmp_path: Path) -> None:
 async def test_what_was_prepared_and_never_voted_for_is_rolled_back_and_named(tmp_path: Path) -> None:
     with postgres_house(tmp_path, "--table", "visits", "--json") as (house, server, sink):
         server.ask("CREATE TABLE other (n int)")
-        for gid in ("sos:visits:lost:0:1.1", "sos:another:0:1.1"):
+        identity = json.loads((tmp_path / "postgres.log").read_bytes().splitlines()[0])["id"]
+        lost = f"sos:visits:{identity}:lost:0:1.1"
+        for gid in (lost, "sos:visits:another:lost:0:1.1"):
             server.ask(f"BEGIN; INSERT INTO other VALUES (1); PREPARE TRANSACTION '{gid}'")
         async with staging_driver(house.relay.address, [sink.address]) as driver:
             await driver.batch(0, [b'{"number": 1, "who": "a"}'])
-        assert server.ask("SELECT gid FROM pg_prepared_xacts") == [("sos:another:0:1.1",)]
-        assert "rolled back sos:visits:lost:0:1.1" in sink.log
+        assert server.ask("SELECT gid FROM pg_prepared_xacts") == [("sos:visits:another:lost:0:1.1",)]
+        assert f"rolled back {lost}" in sink.log
 
 
 @pytest.mark.parametrize("kills", [12, pytest.param(300, marks=pytest.mark.soak)])

@@ -26,7 +26,7 @@ def prepared(name: str, first: int, after: int, *, vote: bool = True) -> bytes:
 
 def history_of(*lines: bytes) -> SinkHistory:
     history = SinkHistory()
-    for number, line in enumerate((first_line(), *lines), start=1):
+    for number, line in enumerate((first_line("0123456789abcdef"), *lines), start=1):
         read_line(line, history, number=number, what="log")
     return history
 
@@ -42,6 +42,7 @@ def test_the_history_is_what_the_lines_say() -> None:
         prepared("t3", 9, 20),
     )
     assert (history.instance, history.end, history.rows, history.last) == ("q", 9, 2, "t1")
+    assert history.id == "0123456789abcdef"
     third = SinkTransaction(id="t3", first=9, after=20, first_row=2, rows=2)
     assert history.prepared == {"t3": (third, True)}
     assert history.held == third
@@ -109,6 +110,6 @@ def test_the_log_of_the_document() -> None:
     example = re.search(r"```log\n(.*?)```", document, re.DOTALL)
     assert example is not None
     first, *lines = example[1].encode().splitlines()
-    assert first + b"\n" == first_line()
+    assert first + b"\n" == first_line("0123456789abcdef")
     history = history_of(*lines)
     assert (history.instance, history.end, history.rows, history.last) == ("q", 9, 2, "q:0:1.1")
