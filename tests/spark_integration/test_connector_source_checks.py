@@ -42,7 +42,8 @@ def _example() -> str:
 def test_java_reads_what_a_listener_stores(tmp_path: Path) -> None:
     frames = tmp_path / "frames"
     frames.write_text("".join(f"{line}\n" for line in _frames()))
-    with memory_service("vectors", "example", "files", "named", "damaged", "empty") as address:
+    volumes = ("vectors", "example", "files", "named", "damaged", "empty", "again", "old", "new")
+    with memory_service(*volumes) as address:
         outcome = run_checks("io.sos.spark.connector.source.SourceChecks", address, str(frames), _example())
     assert not outcome.failed, outcome.summary()
-    assert len(outcome.passed) == 8
+    assert len(outcome.passed) == 11

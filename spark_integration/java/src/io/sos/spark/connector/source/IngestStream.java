@@ -63,6 +63,7 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
                     first.put(log.volume(), startingPoint.of(log));
                 }
                 initial = new SequenceOffset(first);
+                register(initial); // before it counts: what it names must be there after a crash
                 firstOffset.write(initial);
             }
             return initial;
@@ -120,7 +121,9 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
         for (VolumeLog log : logs.values()) {
             Long first = from.next(log.volume());
             if (first == null) {
-                end.put(log.volume(), startingPoint.of(log));
+                long beginning = startingPoint.of(log);
+                marks.get(log.volume()).begin(beginning);
+                end.put(log.volume(), beginning);
             } else {
                 log.check(first, first);
                 if (to.next(log.volume()) > first) {

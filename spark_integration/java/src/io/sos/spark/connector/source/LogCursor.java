@@ -234,6 +234,10 @@ final class LogCursor {
             FileEntry entry = client.readInto(path, offset, bytes, limit, length);
             int filled = (int) Math.max(0, Math.min(length, entry.size() - offset));
             size = entry.size();
+            if (filled == 0 && end != null && file == end.file()) {
+                throw new IOException(path + " was put back while it was read: it ends at byte " + size + ", before "
+                        + end.offset());
+            }
             limit += filled;
             offset += filled;
         }

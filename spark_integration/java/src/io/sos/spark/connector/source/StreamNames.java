@@ -4,8 +4,10 @@ import io.sos.spark.gateway.FileEntry;
 import io.sos.spark.gateway.RefusedException;
 import io.sos.spark.gateway.ServiceCode;
 import io.sos.spark.gateway.ServiceSettings;
+import io.sos.spark.gateway.ServiceUnavailableException;
 import io.sos.spark.gateway.VolumeClient;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.List;
@@ -77,12 +79,9 @@ final class StreamNames {
         }
         List<FileEntry> snapshots = list(IngestPlaces.STREAMS);
         if (!snapshots.isEmpty()) {
-            FileEntry newest = snapshots.get(snapshots.size() - 1);
-            long first = IngestPlaces.sequenceOf(newest.path());
-            if (first >= completeTo) {
-                learnAll(newest);
-                completeTo = first;
-                completeAt = new LogPosition(first, 0);
+            if (firstOf(newestOf(snapshots)) >= completeTo) {
+                completeTo = learnNewest(snapshots);
+                completeAt = new LogPosition(completeTo, 0);
             }
         }
         if (completeTo > sequence) {
@@ -121,6 +120,32 @@ final class StreamNames {
             }
             throw refusal;
         }
+    }
+
+    /** From the newest of these files of streams, or of those that took their place. The sequence number that it goes to. */
+    long learnNewest(List<FileEntry> snapshots) throws IOException {
+        FileEntry newest = newestOf(snapshots);
+        try {
+            learnAll(newest);
+        } catch (ServiceUnavailableException | InterruptedIOException failure) {
+            throw failure;
+        } catch (IOException failure) {
+            List<FileEntry> now = list(IngestPlaces.STREAMS);
+            if (now.isEmpty() || newestOf(now).equals(newest)) {
+                throw failure;
+            }
+            newest = newestOf(now);
+            learnAll(newest);
+        }
+        return firstOf(newest);
+    }
+
+    private static FileEntry newestOf(List<FileEntry> snapshots) {
+        return snapshots.get(snapshots.size() - 1);
+    }
+
+    private static long firstOf(FileEntry file) {
+        return IngestPlaces.sequenceOf(file.path());
     }
 
     private void learnAll(FileEntry file) throws IOException {

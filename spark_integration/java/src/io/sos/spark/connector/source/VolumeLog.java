@@ -5,8 +5,10 @@ import io.sos.spark.gateway.Piece;
 import io.sos.spark.gateway.RefusedException;
 import io.sos.spark.gateway.ServiceCode;
 import io.sos.spark.gateway.ServiceSettings;
+import io.sos.spark.gateway.ServiceUnavailableException;
 import io.sos.spark.gateway.VolumeClient;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -56,13 +58,7 @@ final class VolumeLog {
         if (identity < 0) {
             identity = identityOf();
         }
-        String known = files.size() < 2 ? "" : IngestPlaces.name(files.lowerKey(files.lastKey()));
-        for (FileEntry entry : list(known)) {
-            long first = IngestPlaces.sequenceOf(entry.path());
-            if (first >= 0) {
-                files.put(first, entry);
-            }
-        }
+        listFrom(files.isEmpty() ? 0 : files.lastKey());
         if (!files.isEmpty()) {
             end = looked(files.lastKey()).endSequence();
         }
@@ -72,14 +68,24 @@ final class VolumeLog {
     long oldest() throws IOException {
         List<FileEntry> all = list("");
         files.clear();
-        for (FileEntry entry : all) {
+        keep(all);
+        refresh();
+        return files.isEmpty() ? end : files.firstKey();
+    }
+
+    /** What there is from this file on. */
+    private void listFrom(long file) throws IOException {
+        Long before = files.lowerKey(file);
+        keep(list(before == null ? "" : IngestPlaces.name(before)));
+    }
+
+    private void keep(List<FileEntry> entries) {
+        for (FileEntry entry : entries) {
             long first = IngestPlaces.sequenceOf(entry.path());
             if (first >= 0) {
                 files.put(first, entry);
             }
         }
-        refresh();
-        return files.isEmpty() ? end : files.firstKey();
     }
 
     private long identityOf() throws IOException {
@@ -108,8 +114,23 @@ final class VolumeLog {
         }
     }
 
-    /** The blocks of a file, all that it had when it was listed. */
+    /** The blocks of a file, all that it had when it was listed. One without rows may have been written again since then. */
     private FileBlocks looked(long file) throws IOException {
+        FileEntry listed = files.get(file);
+        try {
+            return lookedOnce(file);
+        } catch (ServiceUnavailableException | InterruptedIOException | RefusedException failure) {
+            throw failure;
+        } catch (IOException failure) {
+            listFrom(file);
+            if (!files.containsKey(file) || files.get(file).equals(listed)) {
+                throw failure;
+            }
+            return lookedOnce(file);
+        }
+    }
+
+    private FileBlocks lookedOnce(long file) throws IOException {
         FileBlocks found = blocks.computeIfAbsent(file, first -> new FileBlocks(client, first));
         try {
             found.extendTo(files.get(file).size());

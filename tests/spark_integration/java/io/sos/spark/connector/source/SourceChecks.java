@@ -6,6 +6,7 @@ import static io.sos.spark.checks.Checks.thrown;
 
 import io.sos.spark.checks.Checks;
 import io.sos.spark.gateway.Content;
+import io.sos.spark.gateway.FileEntry;
 import io.sos.spark.gateway.Peer;
 import io.sos.spark.gateway.ServiceAddress;
 import io.sos.spark.gateway.ServiceSettings;
@@ -13,6 +14,7 @@ import io.sos.spark.gateway.VolumeClient;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -20,6 +22,9 @@ import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 
 /**
  * How ingest volumes are read, byte by byte. Arguments: a service with the volumes named here, a file of frames as a listener
@@ -38,6 +43,9 @@ public final class SourceChecks {
         checks.check("names from the newest file of streams", SourceChecks::snapshots);
         checks.check("out of retention, ahead, no ingest volume", SourceChecks::missing);
         checks.check("damage is seen", SourceChecks::damage);
+        checks.check("a log that is put back or written again while it is read", SourceChecks::writtenAgain);
+        checks.check("a file of streams that is replaced while it is read", SourceChecks::otherStreams);
+        checks.check("a volume is told of its reader before the checkpoint is", SourceChecks::registered);
         checks.check("offsets", SourceChecks::offsets);
         checks.check("options", SourceChecks::options);
         checks.end();
@@ -115,15 +123,7 @@ public final class SourceChecks {
 
     private static void snapshots() throws Exception {
         begin("named");
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        DataOutputStream out = new DataOutputStream(bytes);
-        out.writeBytes("SOSn");
-        out.writeInt(1 << 24);
-        out.writeLong(1);
-        out.writeLong(7);
-        out.writeLong(-1);
-        out.writeUTF("seven");
-        put("named", "ingest/streams/" + IngestPlaces.name(100), bytes.toByteArray());
+        put("named", "ingest/streams/" + IngestPlaces.name(100), streams(7, "seven"));
         put("named", "ingest/log/" + IngestPlaces.name(100), join(
                 block(100, 1, message(7, 1, "x")),
                 block(101, 1, notify(8, "eight"), message(8, 1, "y")),
@@ -175,6 +175,76 @@ public final class SourceChecks {
                 is(said.getMessage() != null);
             }
         }
+    }
+
+    private static void writtenAgain() throws Exception {
+        begin("again");
+        String path = "ingest/log/" + IngestPlaces.name(0);
+        put("again", path, block(0, 0, notify(1, "one"), notify(2, "two"), notify(3, "three")));
+        VolumeLog log = log("again");
+        equal(0L, log.end());
+        byte[] shorter = block(0, 1, notify(1, "one"), message(1, 1, "a"));
+        put("again", path, shorter);
+        equal(0L, log.firstReceivedFrom(0));
+        log.refresh();
+        equal(1L, log.end());
+        put("again", path, join(shorter, block(1, 1, message(1, 2, "b"))));
+        log.refresh();
+        MessageRange range = log.range(0, 2, 0, 1);
+        put("again", path, shorter);
+        is(thrown(IOException.class, () -> read(range)).getMessage().contains("was put back while it was read"));
+        put("again", path, block(0, 0, notify(1, "one")));
+        VolumeLog gone = log("again");
+        client("again").delete(path, false, null);
+        is(thrown(IOException.class, () -> gone.firstReceivedFrom(0)).getMessage().contains("is out of retention"));
+    }
+
+    private static void otherStreams() throws Exception {
+        put("again", "ingest/streams/" + IngestPlaces.name(10), streams(7, "seven"));
+        List<FileEntry> listed = client("again").list(IngestPlaces.STREAMS);
+        put("again", "ingest/streams/" + IngestPlaces.name(20), streams(8, "eight"));
+        client("again").delete("ingest/streams/" + IngestPlaces.name(10), false, null);
+        equal(20L, StreamNames.of(client("again"), "again", settings, 0).learnNewest(listed));
+        put("again", "ingest/streams/" + IngestPlaces.name(20), new byte[17]);
+        List<FileEntry> damaged = client("again").list(IngestPlaces.STREAMS);
+        is(thrown(IOException.class, () -> StreamNames.of(client("again"), "again", settings, 1).learnNewest(damaged))
+                .getMessage().contains("is not a file of streams"));
+    }
+
+    private static void registered() throws Exception {
+        begin("old");
+        begin("new");
+        put("old", "ingest/log/" + IngestPlaces.name(5), block(5, 1, notify(1, "one"), message(1, 1, "a")));
+        put("new", "ingest/log/" + IngestPlaces.name(7), block(7, 1, notify(1, "one"), message(1, 1, "a")));
+        Path folder = Files.createTempDirectory("checkpoint");
+        Path notAFolder = Files.writeString(folder.resolve("file"), "");
+        thrown(UncheckedIOException.class, () -> stream(notAFolder.resolve("sources/0"), "old").initialOffset());
+        equal("sos-ingest-reader 1 5\n", reader("old"));
+        stream(folder.resolve("sources/0"), "old", "new")
+                .latestOffset(new SequenceOffset(Map.of("old", 6L)), ReadLimit.allAvailable());
+        equal("sos-ingest-reader 1 6\n", reader("old"));
+        equal("sos-ingest-reader 1 7\n", reader("new"));
+    }
+
+    private static IngestStream stream(Path checkpoint, String... volumes) {
+        Map<String, VolumeLog> logs = new TreeMap<>();
+        Map<String, ReaderMark> marks = new TreeMap<>();
+        for (String volume : volumes) {
+            logs.put(volume, new VolumeLog(volume, settings));
+            marks.put(volume, new ReaderMark(client(volume), client(volume), "reader", ""));
+        }
+        return new IngestStream(
+                logs,
+                marks,
+                new StartingPoint(Map.of(), false),
+                new FirstOffset(checkpoint.toUri().toString(), new Configuration()),
+                new BatchLimit(Long.MAX_VALUE, Long.MAX_VALUE),
+                new Partitioning(false, 1, 1),
+                false);
+    }
+
+    private static String reader(String volume) throws IOException {
+        return new String(client(volume).read("ingest/readers/reader", 0, 100, null).bytes(), StandardCharsets.UTF_8);
     }
 
     private static void offsets() {
@@ -256,6 +326,18 @@ public final class SourceChecks {
         out.writeLong(first);
         out.writeLong(5);
         out.write(all);
+        return bytes.toByteArray();
+    }
+
+    private static byte[] streams(long stream, String name) throws IOException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        DataOutputStream out = new DataOutputStream(bytes);
+        out.writeBytes("SOSn");
+        out.writeInt(1 << 24);
+        out.writeLong(1);
+        out.writeLong(stream);
+        out.writeLong(-1);
+        out.writeUTF(name);
         return bytes.toByteArray();
     }
 
