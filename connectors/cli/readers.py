@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def readers_command() -> None:
     """Show who reads an ingest volume, or end readers that are over.
 
-    A reader (a Spark query, by its query id) keeps what it has not committed from being deleted. One that will never
-    come back keeps it for ever, until it is removed.
+    A reader (a Spark query, by its query id and the place of its checkpoint) keeps what it has not committed from being
+    deleted. One that will never come back keeps it for ever, until it is removed.
 
     \b
     sos-connector readers list clicks --service 127.0.0.1:7432

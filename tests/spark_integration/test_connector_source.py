@@ -219,7 +219,9 @@ def test_a_query_is_a_reader_of_the_volume(spark: SparkSession, running: list[Pr
 
     def needs() -> list[int]:
         readers = status("--service", running[0].addresses["files"])["readers"]
-        return [reader["next_sequence"] for reader in readers if reader["name"] == f"{query.id}-0"]
+        own = [reader for reader in readers if reader["name"].startswith(f"{query.id}-0-")]
+        assert [reader["remarks"]["checkpoint"] for reader in own] == [f"file:{tmp_path}"]
+        return [reader["next_sequence"] for reader in own]
 
     wait_until(lambda: needs() == [ROWS], seconds=20, what="the end of the last batch that is committed")
 

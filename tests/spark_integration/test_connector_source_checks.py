@@ -46,4 +46,4 @@ def test_java_reads_what_a_listener_stores(tmp_path: Path) -> None:
     with memory_service(*volumes) as address:
         outcome = run_checks("io.sos.spark.connector.source.SourceChecks", address, str(frames), _example())
     assert not outcome.failed, outcome.summary()
-    assert len(outcome.passed) == 11
+    assert len(outcome.passed) == 12

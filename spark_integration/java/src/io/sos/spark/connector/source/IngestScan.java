@@ -6,7 +6,11 @@ import io.sos.spark.gateway.Peer;
 import io.sos.spark.gateway.ServiceSettings;
 import io.sos.spark.gateway.VolumeClient;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.time.ZoneId;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -64,13 +68,13 @@ final class IngestScan implements Scan {
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
         options.checkForStream();
         ServiceSettings hasty = settings.withDeadline(Math.min(settings.deadlineMillis(), MARK_MILLIS_MAX));
-        String source = new Path(checkpointLocation).getName();
-        String reader = SparkContext.getOrCreate().getLocalProperty(QUERY_ID) + "-" + source;
-        String application = SparkEnv.get().conf().get("spark.app.name", "").replaceAll("\\p{Cntrl}", " ");
+        String reader = readerName(SparkContext.getOrCreate().getLocalProperty(QUERY_ID), checkpointLocation);
+        String about = "application " + line(SparkEnv.get().conf().get("spark.app.name", "")) + "\ncheckpoint "
+                + line(new Path(checkpointLocation).getParent().getParent().toString()) + "\n";
         Map<String, ReaderMark> marks = new TreeMap<>();
         for (String volume : volumes) {
             VolumeClient client = VolumeClient.of(volume, settings);
-            marks.put(volume, new ReaderMark(client, VolumeClient.of(volume, hasty), reader, "application " + application + "\n"));
+            marks.put(volume, new ReaderMark(client, VolumeClient.of(volume, hasty), reader, about));
         }
         return new IngestStream(
                 logs(),
@@ -80,6 +84,21 @@ final class IngestScan implements Scan {
                 new BatchLimit(options.maxRows(), options.maxBytes()),
                 partitioning(),
                 options.lagByStream());
+    }
+
+    /** A copy of a checkpoint has the id of its query, and is another reader. {@code checkpointLocation}: the source's part of it. */
+    static String readerName(String queryId, String checkpointLocation) {
+        Path place = new Path(checkpointLocation);
+        try {
+            byte[] digest = MessageDigest.getInstance("SHA-256").digest(place.toString().getBytes(StandardCharsets.UTF_8));
+            return queryId + "-" + place.getName() + "-" + HexFormat.of().formatHex(digest, 0, 4);
+        } catch (NoSuchAlgorithmException impossible) {
+            throw new IllegalStateException(impossible); // every JVM has it
+        }
+    }
+
+    private static String line(String text) {
+        return text.replaceAll("\\p{Cntrl}", " ");
     }
 
     @Override

@@ -46,6 +46,7 @@ public final class SourceChecks {
         checks.check("a log that is put back or written again while it is read", SourceChecks::writtenAgain);
         checks.check("a file of streams that is replaced while it is read", SourceChecks::otherStreams);
         checks.check("a volume is told of its reader before the checkpoint is", SourceChecks::registered);
+        checks.check("the name of a reader", SourceChecks::readerName);
         checks.check("offsets", SourceChecks::offsets);
         checks.check("options", SourceChecks::options);
         checks.end();
@@ -245,6 +246,14 @@ public final class SourceChecks {
 
     private static String reader(String volume) throws IOException {
         return new String(client(volume).read("ingest/readers/reader", 0, 100, null).bytes(), StandardCharsets.UTF_8);
+    }
+
+    private static void readerName() {
+        // echo -n sos://payments/q1/sources/0 | sha256sum
+        equal("5f1c-0-48b7d68a", IngestScan.readerName("5f1c", "sos://payments/q1/sources/0"));
+        String fork = IngestScan.readerName("5f1c", "sos://payments/q1-trial/sources/0");
+        is(fork.matches("5f1c-0-[0-9a-f]{8}") && !fork.equals(IngestScan.readerName("5f1c", "sos://payments/q1/sources/0")));
+        equal(fork, IngestScan.readerName("5f1c", "sos://payments/q1-trial//sources/0/"));
     }
 
     private static void offsets() {
