@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SINKS = (
     "file: Spark skips a batch that its _spark_metadata has, without a word: name the output with --file-sink",
-    "sos-connector: the relay has these batches as delivered and does not send them again",
+    "sos-connector: the relay refuses batches that its sinks have: fork to new sinks, or accept duplicates there",
     "Kafka, foreach: what was sent stays sent, and is sent once more",
     "foreachBatch: called again with the same batch numbers; one that remembers numbers skips them",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 from contextlib import aclosing
@@ -100,9 +101,9 @@ def _read_rows(content: bytes) -> list[tuple[int | None, bytes | None, bytes]]:
     return rows
 
 
-async def _files(service: str) -> dict[str, bytes]:
+async def _files(service: str, name: str) -> dict[str, bytes]:
     found, folders = {}, [""]
-    async with open_volume([service], "relay") as volume:
+    async with open_volume([service], name) as volume:
         while folders:
             for entry in (await volume.list(folders.pop())).entries:
                 if entry.is_directory:
@@ -139,12 +140,13 @@ def test_what_is_staged_and_what_is_refused(tmp_path: Path) -> None:
         settings = {"spark.hadoop.fs.sos.relay": service}
         specification = SinkSpecification(service=service, local=str(tmp_path), queries=queries, settings=settings)
         reasons = run_sink_driver(tmp_path, specification)
-        staged = trio.run(_files, service)
+        staged = trio.run(_files, service, "relay")
+        checkpoints = trio.run(_files, service, "payments")
     for name in _QUERIES:
         assert reasons[name] is None, reasons[name]
     for number, says in enumerate(_REFUSED):
         assert says in (reasons[f"refused{number}"] or ""), f"{says}: {reasons[f'refused{number}']}"
-    _check_plain(_committed(staged, "plain"))
+    _check_plain(_committed(staged, "plain"), checkpoints)
     assert [rows for _, rows in _committed(staged, "ordered")] == [
         [(1000 - ord(text[0]), None if text == "b" else text[0].encode(), text.encode()) for text in batch]
         for batch in (["ä", _LARGE, "b"], [], ["d"])
@@ -153,7 +155,7 @@ def test_what_is_staged_and_what_is_refused(tmp_path: Path) -> None:
     assert counted == [[b"1:2", b"3000000:1"], [], [b"1:3"]]
 
 
-def _check_plain(batches: list[tuple[dict[str, Any], list[Any]]]) -> None:
+def _check_plain(batches: list[tuple[dict[str, Any], list[Any]]], checkpoints: dict[str, bytes]) -> None:
     assert [rows for _, rows in batches] == [[(None, None, text.encode()) for text in batch] for batch in _FILES]
     for number, (manifest, _) in enumerate(batches):
         query, run, parts = (manifest.pop(key) for key in ("query", "run", "parts"))
@@ -163,6 +165,7 @@ def _check_plain(batches: list[tuple[dict[str, Any], list[Any]]]) -> None:
         assert manifest == {
             "version": 1,
             "batch": number,
+            "plan": hashlib.sha256(checkpoints[f"plain/offsets/{number}"]).hexdigest(),
             "checkpoint": "sos://payments/plain",
             "sinks": ["h:7500", "[::1]:7501"],
             "order": "partition",

@@ -5,6 +5,7 @@ Two lives of one driver. What ends a query in the first one is mended before the
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -90,6 +91,29 @@ def test_each_row_once_and_in_order(tmp_path: Path) -> None:
             share = [row for row in all_rows(_NUMBERED) if crc32c(row.split(" ")[0].encode()) % 3 == number]
             assert share
             assert place.committed(f"numbered{number}") == as_lines(share)
+
+
+def test_a_checkpoint_that_was_put_back_by_one_batch(tmp_path: Path) -> None:
+    """Its last batch is planned anew. It is refused, and not taken for the one that the sink has."""
+    write_inputs(tmp_path / "lines", [["a"], ["b"]])
+    with real_service(tmp_path, "payments") as service, ExitStack() as stack:
+        place = SinkPlace(folder=tmp_path, stack=stack, ports={}, sinks={})
+        command = [sys.executable, "-m", "connectors", "relay", "--service", service.address]
+        relay = ServiceProcess.start([*command, "--spool", str(tmp_path / "spool")], tmp_path / "relay.log")
+        stack.callback(relay.stop)
+        place.serve("lines")
+        specification = SinkSpecification(
+            service=service.address,
+            local=str(tmp_path / "spark"),
+            queries=[sink_query("lines", tmp_path, place.connect("lines"))],
+            settings={"spark.hadoop.fs.sos.relay": relay.address},
+        )
+        assert run_sink_driver(tmp_path, specification) == {"lines": None}
+        rewind = ["rewind", "sos://payments/lines", "--to", "batch:0", "--apply", "--yes", "--service", service.address]
+        subprocess.run([sys.executable, "-m", "journal", *rewind], check=True, timeout=60)
+        reason = run_sink_driver(tmp_path, specification)["lines"] or ""
+        assert "the sinks have another batch 1: the checkpoint was put back" in reason, reason
+        assert place.committed("lines") == b"a\nb\n"
 
 
 def test_relay_is_started_beside_the_driver_by_the_first_sink(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
@@ -33,12 +34,19 @@ final class ConnectorStreamingWrite implements StreamingWrite {
     private final SinkOptions options;
     private final RowColumns columns;
     private final String bufferDirectory;
+    private final Configuration configuration;
 
-    ConnectorStreamingWrite(StagingPlace place, SinkOptions options, RowColumns columns, String bufferDirectory) {
+    ConnectorStreamingWrite(
+            StagingPlace place,
+            SinkOptions options,
+            RowColumns columns,
+            String bufferDirectory,
+            Configuration configuration) {
         this.place = place;
         this.options = options;
         this.columns = columns;
         this.bufferDirectory = bufferDirectory;
+        this.configuration = configuration;
     }
 
     @Override
@@ -54,7 +62,7 @@ final class ConnectorStreamingWrite implements StreamingWrite {
     /** Returns when the batch is committed at every sink, which a run before this one may have seen to. */
     @Override
     public void commit(long epochId, WriterCommitMessage[] messages) {
-        Manifest manifest = new Manifest(place, epochId, options, winners(messages));
+        Manifest manifest = new Manifest(place, epochId, planOf(epochId), options, winners(messages));
         long beganNanos = System.nanoTime();
         long timeoutMillis = TimeUnit.SECONDS.toMillis(options.timeoutSeconds());
         VolumeClient relay = place.client(Math.min(TURN_MILLIS, timeoutMillis));
@@ -76,6 +84,16 @@ final class ConnectorStreamingWrite implements StreamingWrite {
             } catch (IOException failure) {
                 throw failed(epochId, "could not be committed: " + failure.getMessage(), failure);
             }
+        }
+    }
+
+    private String planOf(long batch) {
+        try {
+            return BatchPlan.hashOf(options.checkpoint(), batch, configuration);
+        } catch (InterruptedIOException stopped) {
+            throw new UncheckedIOException(stopped);
+        } catch (IOException failure) {
+            throw failed(batch, "could not be committed, since its plan cannot be read: " + failure.getMessage(), failure);
         }
     }
 

@@ -63,7 +63,7 @@ final class ConnectorWrite implements RequiresDistributionAndOrdering {
             StagingPlace place = new StagingPlace(
                     SosSettings.of(configuration, relay, Peer.RELAY), info.queryId(), UUID.randomUUID().toString());
             String bufferDirectory = SosSettings.toldBufferDirectory(configuration);
-            return new ConnectorStreamingWrite(place, options, columns, bufferDirectory);
+            return new ConnectorStreamingWrite(place, options, columns, bufferDirectory, configuration);
         } catch (IOException e) {
             throw new IllegalArgumentException("A sos-connector sink cannot reach its relay: " + e.getMessage(), e);
         }

@@ -13,10 +13,14 @@ final class Manifest implements Content {
     private final StringBuilder text = new StringBuilder("{\"version\":" + VERSION);
     private final byte[] bytes;
 
-    Manifest(StagingPlace place, long batch, SinkOptions options, List<StagedPart> parts) {
+    /** `plan`: null if it is not known. */
+    Manifest(StagingPlace place, long batch, String plan, SinkOptions options, List<StagedPart> parts) {
         field("query").quoted(place.query());
         field("batch").text.append(batch);
         field("run").quoted(place.run());
+        if (plan != null) {
+            field("plan").quoted(plan);
+        }
         field("checkpoint").quoted(options.checkpoint());
         field("sinks").text.append('[');
         for (int i = 0; i < options.sinks().size(); i++) {
