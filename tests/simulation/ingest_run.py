@@ -28,6 +28,7 @@ from tests.simulation.world import PLAIN_RATE, World
 
 SETTLE_SECONDS_MAX: Final = 90.0
 """An owner waits ten seconds for members that a claim has taken; a takeover and its pauses come after, twice."""
+STOP_SECONDS_MAX: Final = 20.0
 small_files: Final = together(
     replaced(ingest_log, "LOG_FILE_BYTES_MAX", 6_000),
     replaced(ingest_log, "LOG_FILE_BLOCKS_MAX", 6),
@@ -155,6 +156,9 @@ class _IngestRun:
                 await host.kill(power_cut=False)  # which a server says that it needs after its disk failed twice
         self.stage.start_servers(nursery)
         for host in self.stage.services.values():
+            if host.stop_wanted.is_set():  # in the middle of it; a supervisor starts it again
+                with trio.move_on_after(STOP_SECONDS_MAX):
+                    await host.wait_end()
             if not host.running:
                 host.start(nursery)
 
