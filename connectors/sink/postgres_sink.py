@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from connectors.sink.transactions import SinkUnavailableError
 from sos_client.settings import SettingsError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 GID_PREFIX: Final = "sos:"
 NAME_BYTES_MAX: Final = 60
-CONNECT_SECONDS: Final = 10
 _BOOK: Final = (
     "CREATE TABLE IF NOT EXISTS sos_sinks "
     "(name text PRIMARY KEY, id text NOT NULL, transaction text NOT NULL, rows bigint NOT NULL)"
@@ -35,8 +35,19 @@ _BOOK: Final = (
 _REGISTER: Final = (
     "INSERT INTO sos_sinks (name, id, transaction, rows) VALUES (%s, %s, '', 0) ON CONFLICT (name) DO NOTHING"
 )
+_BOUND_LOCKS: Final = "SELECT set_config('lock_timeout', %s, false) WHERE current_setting('lock_timeout') = '0'"
 _NOTE: Final = "UPDATE sos_sinks SET transaction = %s, rows = %s WHERE name = %s AND id = %s"
 _LONG_SECONDS: Final = 60
+LOCK_SECONDS: Final = 60
+"""How long one statement waits for what others have locked, unless the database or the role says otherwise."""
+_DEAD_PEER: Final = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""After about a minute a machine that says nothing any more is given up; what --dsn says goes before this."""
 _NOT_NOW: Final = (psycopg.OperationalError, psycopg.InterfaceError)
 """The connection is gone, the server starts or stops, too many are connected: not about the rows."""
 
@@ -85,8 +96,6 @@ class PostgresSink:
                 self._insert_json(rows)
             else:
                 self._copy(rows)
-        except _NOT_NOW as error:
-            raise self._not_now(error) from error
         except (psycopg.Error, UnicodeDecodeError) as error:
             self._refuse(error)
         self._received += len(rows)
@@ -96,8 +105,6 @@ class PostgresSink:
         try:
             if not self._refused:
                 self._prepare(transaction)
-        except _NOT_NOW as error:
-            raise self._not_now(error) from error
         except psycopg.Error as error:
             self._refuse(error)
         if self._refused:
@@ -191,7 +198,9 @@ class PostgresSink:
 
     def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._dsn, connect_timeout=CONNECT_SECONDS)
+            self._connection = psycopg.connect(**(_DEAD_PEER | conninfo_to_dict(self._dsn)), autocommit=True)
+            self._connection.execute(_BOUND_LOCKS, (f"{LOCK_SECONDS}s",))
+            self._connection.autocommit = False
         return self._connection
 
     def _copy(self, rows: Sequence[SinkRow]) -> None:
@@ -266,6 +275,9 @@ class PostgresSink:
                 self._connection.rollback()
 
     def _refuse(self, error: Exception) -> None:
+        """The rows, unless the error is not about them."""
+        if isinstance(error, _NOT_NOW) and not _is_about_rows(error):
+            raise self._not_now(error) from error
         self._refused = _sentence(error)
         self._roll_back()
 
@@ -284,6 +296,12 @@ class PostgresSink:
 
     def _gid(self, transaction: str) -> str:
         return f"{GID_PREFIX}{self._name}:{self._history.id}:{transaction}"
+
+
+def _is_about_rows(error: psycopg.Error) -> bool:
+    """Of what psycopg calls operational: a limit of the database, or a statement that took too long for it."""
+    state = error.sqlstate or ""
+    return state.startswith("54") or state == "57014"
 
 
 def _binary_columns(connection: psycopg.Connection, table: sql.Identifier, columns: Sequence[str]) -> dict[str, bool]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
+from connectors.sink import postgres_sink
 from connectors.sink.postgres_sink import PostgresSink
 from connectors.sink.sink_history import SinkTransaction
 from connectors.sink.sink_log import SinkLog
 from connectors.sink.sink_session import SinkRow
+from connectors.sink.transactions import SinkUnavailableError
 from sos_client.settings import SettingsError
 from tests.connectors.sink.postgres_server import postgres_server
 
@@ -58,3 +62,54 @@ def test_a_name_belongs_to_one_log(server: PostgresServer, tmp_path: Path) -> No
         ("one", "q:0:1.1", 1),
         ("two", "", 0),
     ]
+
+
+def test_what_others_have_locked_is_not_waited_for_without_end(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_sink, "LOCK_SECONDS", 1)
+    sink = sink_of(server, tmp_path / "log", "locked")
+    with psycopg.connect(server.dsn) as other:
+        other.execute("LOCK TABLE locked")
+        with pytest.raises(SinkUnavailableError, match="lock timeout"):
+            sink.receive(rows(b"a"))
+    sink.abort(NOTHING)
+    sink.receive(rows(b"b"))
+    assert sink.prepare(transaction("q:0:1.1"))
+
+
+def test_a_machine_that_is_gone_is_noticed_and_the_dsn_goes_before_the_defaults(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    sink = PostgresSink(
+        f"{server.dsn} keepalives_idle=7 options='-c lock_timeout=3s'",
+        table="parameters",
+        name="parameters",
+        history=SinkLog(tmp_path / "log").history,
+        is_json=False,
+        create=True,
+        say=lambda _: None,
+    )
+    connection = sink._connected()
+    parameters = connection.info.get_parameters()
+    assert (parameters["keepalives_idle"], parameters["keepalives_interval"]) == ("7", "10")
+    assert (parameters["keepalives_count"], parameters["tcp_user_timeout"]) == ("3", "60000")
+    assert connection.execute("SHOW lock_timeout").fetchone() == ("3s",)
+
+
+def test_rows_beyond_a_limit_of_the_database_are_refused(server: PostgresServer, tmp_path: Path) -> None:
+    sink = sink_of(server, tmp_path / "log", "indexed")
+    server.ask("CREATE INDEX ON indexed (value)")
+    sink.receive(rows(random.Random(1).randbytes(8000).hex().encode()))  # 54000
+    assert not sink.prepare(transaction("q:0:1.1"))
+    server.ask(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NEW; END';"
+        "CREATE TRIGGER slow BEFORE INSERT ON indexed FOR EACH ROW EXECUTE FUNCTION slow()"
+    )
+    sink._connected().execute("SET statement_timeout = 100")
+    sink._connected().commit()
+    sink.receive(rows(b"a"))  # 57014
+    assert not sink.prepare(transaction("q:1:1.1"))
+    server.ask("DROP TRIGGER slow ON indexed")
+    sink.receive(rows(b"b"))
+    assert sink.prepare(transaction("q:2:1.1"))
