@@ -66,10 +66,16 @@ class PostgresSink:
         create: bool,
         say: Callable[[str], None],
     ) -> None:
-        """SettingsError when the database or the table cannot be used like this."""
+        """SettingsError when the database or the table cannot be used like this.
+
+        A database that is away now is looked at when a relay connects.
+        """
         if len(name.encode()) > NAME_BYTES_MAX or ":" in name:
             raise SettingsError(f"the sink's name {name!r} has more than {NAME_BYTES_MAX} bytes, or a colon")
         self._dsn = dsn
+        self._table_name = table
+        self._create = create
+        self._is_checked = False
         self._table = sql.Identifier(*table.split("."))
         self._name = name
         self._history = history
@@ -81,9 +87,10 @@ class PostgresSink:
         self._connection: psycopg.Connection | None = None
         self._columns: list[str] = []
         try:
-            self._check(table, create=create)
-        except psycopg.Error as error:
-            raise SettingsError(f"PostgreSQL: {_sentence(error)}") from error
+            with self._now():
+                self._check_once()
+        except SinkUnavailableError as error:
+            say(f"{error}; waiting for the database")
 
     # ── the four functions ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -131,6 +138,10 @@ class PostgresSink:
         self._refused = ""
         with self._now():
             self._roll_back()
+            try:
+                self._check_once()
+            except SettingsError as error:
+                raise SinkUnavailableError(str(error)) from error
             held = self._history.held
             kept = self._gid(held.id) if held is not None and not transaction.id else ""
             for gid, seconds in self._prepared().items():
@@ -153,7 +164,18 @@ class PostgresSink:
 
     # ── the database ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _check(self, table: str, *, create: bool) -> None:
+    def _check_once(self) -> None:
+        if self._is_checked:
+            return
+        try:
+            self._check()
+        except _NOT_NOW:
+            raise
+        except psycopg.Error as error:
+            raise SettingsError(f"PostgreSQL: {_sentence(error)}") from error
+        self._is_checked = True
+
+    def _check(self) -> None:
         with self._connected().cursor() as cursor:
             cursor.execute("SHOW max_prepared_transactions")
             row = cursor.fetchone()
@@ -163,7 +185,7 @@ class PostgresSink:
                     "least the number of sinks that it has, and start it again"
                 )
             cursor.execute(_BOOK)
-            if create:
+            if self._create:
                 cursor.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} (value text NOT NULL)").format(self._table))
             cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(self._table))
             columns = [column.name for column in cursor.description or ()]
@@ -173,8 +195,8 @@ class PostgresSink:
             self._columns = [column for column in ("key", "value") if column in columns]
             if "value" not in self._columns:
                 raise SettingsError(
-                    f"table {table} has no column `value` (text or bytea; and `key`, if keys are to be kept); or say "
-                    "--json, for rows that are JSON objects whose fields are its columns"
+                    f"table {self._table_name} has no column `value` (text or bytea; and `key`, if keys are kept), "
+                    "or say --json, for rows that are JSON objects whose fields are its columns"
                 )
             self._is_binary = _binary_columns(self._connected(), self._table, self._columns)
             self._connected().commit()

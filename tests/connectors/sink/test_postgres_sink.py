@@ -113,3 +113,24 @@ def test_rows_beyond_a_limit_of_the_database_are_refused(server: PostgresServer,
     server.ask("DROP TRIGGER slow ON indexed")
     sink.receive(rows(b"b"))
     assert sink.prepare(transaction("q:2:1.1"))
+
+
+def test_a_database_that_is_away_at_the_start_is_waited_for(server: PostgresServer, tmp_path: Path) -> None:
+    said: list[str] = []
+    server.kill()
+    try:
+        sink = sink_of(server, tmp_path / "log", "later", say=said.append)
+        without = sink_of(server, tmp_path / "without", "nowhere", create=False)
+        with pytest.raises(SinkUnavailableError, match="Connection refused"):
+            sink.abort(NOTHING)
+    finally:
+        server.start()
+    assert "waiting for the database" in said[0]
+    sink.abort(NOTHING)
+    sink.receive(rows(b"a"))
+    assert sink.prepare(transaction("q:0:1.1"))
+    for _ in range(2):
+        with pytest.raises(SinkUnavailableError, match='relation "nowhere" does not exist'):
+            without.abort(NOTHING)
+    server.ask("CREATE TABLE nowhere (value text)")
+    without.abort(NOTHING)
