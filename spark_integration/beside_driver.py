@@ -55,6 +55,8 @@ class Wanted:
     """HOST:PORT of the page."""
     listen: str | None = None
     ingest_volume: str | None = None
+    relay_options: tuple[str, ...] = ()
+    """More options for `sos-connector relay`."""
 
     @property
     def is_embedded(self) -> bool:
@@ -252,6 +254,9 @@ def _relay(wanted: Wanted, credentials: RunCredentials, shared: Sequence[str]) -
     if credentials.certificate is not None:
         command += ["--tls-cert", str(credentials.certificate.file), "--tls-key", str(credentials.certificate.key_file)]
         command += ["--tls-ca", str(credentials.certificate.file)]
+    if wanted.insecure:
+        command += ["--insecure"]
+    command += wanted.relay_options
     return _program("sos-relay", command, wanted.host, wanted.directory, on_demand=True)
 
 

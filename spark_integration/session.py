@@ -88,6 +88,7 @@ def with_sos_checkpoints(
     web: str | None = None,
     listen: str | None = None,
     listen_volume: str | None = None,
+    relay_options: Sequence[str] = (),
 ) -> SparkSession.Builder:
     """The builder, told to keep checkpoints of `sos://VOLUME/...`; call getOrCreate() on what is returned.
 
@@ -102,22 +103,20 @@ def with_sos_checkpoints(
     `listen`, such as "127.0.0.1:7431": starts a listener, which sources need no token for (beyond this host it wants
     `insecure`), on the volume `listen_volume` (VOLUME-ingest); the source `sos-connector` finds it without options.
     Where a journal service is started, a relay is, too, when the first query needs one: a sink of
-    `writeStream.format("sos-connector")`. What was started ends with this process, however it ends. For a Spark Connect
-    server elsewhere nothing is started; the settings that it needs are printed.
+    `writeStream.format("sos-connector")`; `relay_options`, such as ["--sink-tls"] or ["--spool-bytes", "50G"], are for
+    it, and `insecure` lets it reach sinks on other machines without TLS. What was started ends with this process,
+    however it ends. For a Spark Connect server elsewhere nothing is started; the settings that it needs are printed.
     """
-    _check_listed(servers=servers, service=service)
-    _check_for_a_service_here(service, servers=servers, keep_for=keep_for, web=web, listen=listen)
+    _check_given(service, servers, keep_for=keep_for, web=web, listen=listen, relay_options=relay_options)
     _check_exposure((*servers, *service), token=token, encrypted=insecure or authorities is not None)
     target = _target_of(builder)
     _check_listening(listen, target, insecure=insecure)
+    access = SparkAccess(service=tuple(service), token=token, authorities=authorities, insecure=insecure)
     if target.is_elsewhere:
-        access = SparkAccess(service=tuple(service), token=token, authorities=authorities, insecure=insecure)
         return _for_connect_elsewhere(builder, volume, access)
     check_jvm()
     _check_running_session(volume, tuple(service))
-    access = SparkAccess(
-        service=tuple(service), token=token, authorities=authorities, tls=authorities is not None, insecure=insecure
-    )
+    access = replace(access, tls=authorities is not None)
     if not service:
         wanted = Wanted(
             volume=volume,
@@ -131,6 +130,7 @@ def with_sos_checkpoints(
             web=None if web is None else _web_address(web),
             listen=listen,
             ingest_volume=(listen_volume or f"{volume}-ingest") if listen is not None else None,
+            relay_options=tuple(relay_options),
         )
         access = _started(wanted)
     return _configured(builder, replace(access, jar=str(jar_path())))
@@ -256,10 +256,10 @@ def _target_of(builder: SparkSession.Builder) -> _Target:
     return _Target(master=master, remote=remote)
 
 
-def _check_listed(**addresses: Sequence[str]) -> None:
-    for name, given in addresses.items():
+def _check_listed(**lists: Sequence[str]) -> None:
+    for name, given in lists.items():
         if isinstance(given, str):
-            raise SessionError(f"{name} is a list of addresses: {name}={given.split(',')}")
+            raise SessionError(f"{name} is a list: {name}={given.replace(',', ' ').split()}")
 
 
 def _check_exposure(addresses: Sequence[str], *, token: str | None, encrypted: bool) -> None:
@@ -271,9 +271,16 @@ def _check_exposure(addresses: Sequence[str], *, token: str | None, encrypted: b
         )
 
 
-def _check_for_a_service_here(
-    service: Sequence[str], *, servers: Sequence[str], keep_for: str | None, web: str | None, listen: str | None
+def _check_given(
+    service: Sequence[str],
+    servers: Sequence[str],
+    *,
+    keep_for: str | None,
+    web: str | None,
+    listen: str | None,
+    relay_options: Sequence[str],
 ) -> None:
+    _check_listed(servers=servers, service=service, relay_options=relay_options)
     if not service:
         return
     if servers:
@@ -284,6 +291,8 @@ def _check_for_a_service_here(
         raise SessionError("web= is for a service that is started here; the one that runs has --web")
     if listen is not None:
         raise SessionError("listen= is for a service that is started here; run `sos-connector listen` beside the other")
+    if relay_options:
+        raise SessionError("relay_options= are for a relay that is started here; give them to the one that runs")
 
 
 def _check_listening(listen: str | None, target: _Target, *, insecure: bool) -> None:

@@ -193,6 +193,19 @@ def test_how_long_the_past_is_kept_is_told_to_the_service_that_is_started(tmp_pa
         with_sos_checkpoints(SparkSession.builder, volume="v", service=["a:1"], keep_for="7d")
 
 
+def test_a_relay_gets_what_it_needs_for_sinks_on_other_machines(tmp_path: Path) -> None:
+    credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
+    *_, relay = programs(_wanted(tmp_path, servers=()), credentials, tmp_path)
+    assert "--insecure" not in relay["command"]
+    wanted = replace(_wanted(tmp_path, servers=()), insecure=True, relay_options=("--spool-bytes", "50G"))
+    *_, relay = programs(wanted, credentials, tmp_path)
+    assert relay["command"][-3:] == ["--insecure", "--spool-bytes", "50G"]
+    with pytest.raises(SessionError, match="relay_options"):
+        with_sos_checkpoints(SparkSession.builder, volume="v", service=["a:1"], relay_options=["--sink-tls"])
+    with pytest.raises(SessionError, match=r"relay_options is a list: relay_options=\['--spool-bytes', '50G'\]"):
+        with_sos_checkpoints(SparkSession.builder, volume="v", relay_options="--spool-bytes 50G")
+
+
 def test_a_listener_is_started_where_it_is_wanted(tmp_path: Path) -> None:
     wanted = replace(_wanted(tmp_path, servers=()), listen="127.0.0.1:7431", ingest_volume="v-ingest")
     credentials = make_run_credentials(tmp_path, volume="v", certified_host=None, ingest_volume="v-ingest")
