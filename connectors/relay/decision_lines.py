@@ -28,6 +28,8 @@ class DecisionHistory:
     rows: int = 0
     plan: str = ""
     """Of the last batch; empty: it was not said."""
+    sinks: tuple[str, ...] = ()
+    """Where they were when the decisions were taken over last; empty: it was not said."""
 
     @property
     def last_batch(self) -> int | None:
@@ -48,8 +50,10 @@ class DecisionHistory:
                 self.commits = {str(name): int(batch) for name, batch in line["commits"]}
                 self.rows = int(line["rows"])
                 self.plan = str(line.get("plan", ""))
+                self.sinks = tuple(str(sink) for sink in line.get("sinks", ()))
             case "opened":
                 self.generation = int(line["generation"])
+                self.sinks = tuple(str(sink) for sink in line.get("sinks", ()))
             case "commit":
                 self.ends = tuple(int(end) for end in line["ends"])
                 self.rows += int(line["rows"])
@@ -80,6 +84,7 @@ def state_line(history: DecisionHistory) -> bytes:
             "commits": [[transaction, batch] for transaction, batch in history.commits.items()],
             "rows": history.rows,
             "plan": history.plan,
+            "sinks": list(history.sinks),
         }
     )
 

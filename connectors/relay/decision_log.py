@@ -77,6 +77,7 @@ class DecisionLog:
                     f"query {self._query} has had {len(self.history.ends)} sinks, and {len(sinks)} are named now: rows "
                     "go to a sink by their keys and the number of sinks. Fork the checkpoint to have another number",
                 )
+            self._check_order(sinks)
             opened = {
                 "kind": "opened",
                 "generation": self.history.generation + 1,
@@ -92,6 +93,17 @@ class DecisionLog:
                 continue  # another one opened it, or decided, between the reading and this
             return
         raise UnavailableError(JournalCode.UNAVAILABLE, f"others write to {self._directory} all the time")
+
+    def _check_order(self, sinks: Sequence[str]) -> None:
+        """A sink is its place in the list: one at another's place would get rows of keys that are not its own."""
+        before = self.history.sinks
+        if any(self.history.ends) and before != tuple(sinks) and sorted(before) == sorted(sinks):
+            raise refused(
+                JournalCode.BAD_REQUEST,
+                f"the sinks of query {self._query} are named in another order: {', '.join(sinks)}; before, it was "
+                f"{', '.join(before)}. A sink is its place in `connect`. If they have changed addresses with each "
+                "other, give one of them a new one",
+            )
 
     async def commit(self, *, transaction: str, batch: int, ends: tuple[int, ...], rows: int, plan: str = "") -> None:
         """The decision; returns when it is durable. SupersededError: it never will be. Takes as long as it takes."""

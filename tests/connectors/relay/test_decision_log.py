@@ -157,3 +157,18 @@ async def test_another_number_of_sinks_is_refused() -> None:
     await opened(volume)
     with pytest.raises(JournalError, match="has had 2 sinks, and 1 are named now"):
         await log_on(volume).open(sinks=("a:1",), relay="r")
+
+
+async def test_sinks_that_have_changed_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decision_log, "FILE_LINES_MAX", 3)
+    volume = ClientOfMemory()
+    await opened(volume)
+    swapped = log_on(volume)
+    await swapped.open(sinks=("b:1", "a:1"), relay="r")  # they have nothing yet
+    log = await opened(volume)
+    for batch in (1, 2):  # into files that are continued
+        await commit(log, batch)
+        with pytest.raises(JournalError, match="are named in another order: b:1, a:1; before, it was a:1, b:1"):
+            await log_on(volume).open(sinks=("b:1", "a:1"), relay="r")
+        log = await opened(volume)
+    await log_on(volume).open(sinks=("b:1", "c:1"), relay="r")  # moved: their addresses may change
