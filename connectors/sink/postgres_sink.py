@@ -11,6 +11,8 @@ again; rows that it will never take make the vote an abort.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -103,7 +105,7 @@ class PostgresSink:
                 self._insert_json(rows)
             else:
                 self._copy(rows)
-        except (psycopg.Error, UnicodeDecodeError) as error:
+        except (psycopg.Error, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON
             self._refuse(error)
         self._received += len(rows)
 
@@ -237,11 +239,24 @@ class PostgresSink:
         return content if content is None or self._is_binary[column] else content.decode()
 
     def _insert_json(self, rows: Sequence[SinkRow]) -> None:
-        statement = sql.SQL("INSERT INTO {0} SELECT * FROM json_populate_record(NULL::{0}, %s::json)").format(
-            self._table
-        )
-        with self._connected().cursor() as cursor:
-            cursor.executemany(statement, [(row.payload.decode(),) for row in rows])
+        """Into the columns that each object names, so that the others have their defaults."""
+        connection = self._connected()
+        with connection.cursor() as cursor:
+            if not self._received:  # locked from here on: no column comes or goes until the transaction ends
+                cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(self._table))
+                self._columns = [column.name for column in cursor.description or ()]
+        texts = [row.payload.decode() for row in rows]
+        with connection.pipeline(), connection.cursor() as cursor:
+            for columns, alike in itertools.groupby(texts, self._columns_of):
+                names = sql.SQL(", ").join(map(sql.Identifier, columns))
+                statement = sql.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM json_populate_record(NULL::{0}, %s::json)")
+                cursor.executemany(statement.format(self._table, names), [(text,) for text in alike])
+
+    def _columns_of(self, text: str) -> tuple[str, ...]:
+        """All, if it names none or is no object: what becomes of it is for the database to say."""
+        found = json.loads(text, parse_int=str)  # as long as they like
+        named = tuple(column for column in self._columns if isinstance(found, dict) and column in found)
+        return named or tuple(self._columns)
 
     def _prepare(self, transaction: SinkTransaction) -> None:
         gid = self._gid(transaction.id)

@@ -97,6 +97,33 @@ def test_a_machine_that_is_gone_is_noticed_and_the_dsn_goes_before_the_defaults(
     assert connection.execute("SHOW lock_timeout").fetchone() == ("3s",)
 
 
+def test_columns_that_an_object_does_not_name_have_their_defaults(server: PostgresServer, tmp_path: Path) -> None:
+    server.ask(
+        "CREATE TABLE visits (number int GENERATED ALWAYS AS IDENTITY, who text DEFAULT 'nobody', "
+        "n numeric, twice numeric GENERATED ALWAYS AS (n * 2) STORED)"
+    )
+    sink = sink_of(server, tmp_path / "log", "visits", is_json=True)
+    objects = (b'{"n": 1, "more": 0}', b'{"n": 2, "who": null}', b'{"who": "b", "n": 3}', b'{"n": 4}')
+    sink.receive(rows(*objects))
+    assert sink.prepare(transaction("q:0:1.1", 4))
+    sink.commit(transaction("q:0:1.1", 4))
+    server.ask("ALTER TABLE visits ADD COLUMN more int DEFAULT 7")
+    sink.receive(rows(b'{"n": 5, "more": 1}', b'{"n": %s}' % (b"9" * 5000)))
+    assert sink.prepare(transaction("q:1:1.1", 2))
+    sink.commit(transaction("q:1:1.1", 2))
+    found = server.ask("SELECT number, who, twice::int, more FROM visits WHERE n < 9 ORDER BY number")
+    assert found == [
+        (1, "nobody", 2, 7),
+        (2, None, 4, 7),
+        (3, "b", 6, 7),
+        (4, "nobody", 8, 7),
+        (5, "nobody", 10, 1),
+    ]
+    for wrong in (b"[" * 100_000, b"7", b"[]", b"nothing", b'{"n": NaN}', b'{"n": "x"}'):
+        sink.receive(rows(*objects, wrong, *objects))
+        assert not sink.prepare(transaction("q:2:1.1", 9)), wrong
+
+
 def test_rows_beyond_a_limit_of_the_database_are_refused(server: PostgresServer, tmp_path: Path) -> None:
     sink = sink_of(server, tmp_path / "log", "indexed")
     server.ask("CREATE INDEX ON indexed (value)")
