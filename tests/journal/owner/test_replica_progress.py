@@ -121,6 +121,16 @@ def test_members_that_are_away_stop_nobody() -> None:
     assert one.newest_claim() is None
 
 
+def test_how_many_members_may_still_go() -> None:
+    one = progress("ABC")
+    in_sync(one, "ABC")
+    assert one.spare() == 1
+    one.lost_contact(A)
+    assert one.spare() == 0
+    one.lost_contact(B)
+    assert one.spare() == -1
+
+
 def test_while_members_change_both_configurations_acknowledge() -> None:
     both = Membership(configuration=configuration("BCD"), replaces=configuration("ABC"))
     one = ReplicaProgress(both, trim=0)
