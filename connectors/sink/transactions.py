@@ -34,7 +34,7 @@ class SinkUnavailableError(SosError):
 
 
 class SinkTransactions:
-    """One connection at a time. What the four functions raise, but SinkUnavailableError, ends the program."""
+    """One connection at a time. What the four functions raise, but SinkUnavailableError, ends the connection, and is logged."""
 
     def __init__(
         self,
