@@ -34,7 +34,7 @@ class SinkUnavailableError(SosError):
 
 
 class SinkTransactions:
-    """One connection at a time. What the four functions raise, but SinkUnavailableError, ends the connection, and is logged."""
+    """One connection at a time. What the four functions raise, but SinkUnavailableError, is logged and ends it."""
 
     def __init__(
         self,
