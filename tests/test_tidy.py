@@ -120,6 +120,7 @@ ABSTRACT_NAME = re.compile(r"^(Abstract|Base[A-Z])|[a-z]Base$")
 FUNCTION_LINES_MAX = 60
 MODULE_LINES_MAX = 450
 TEST_LINES_MAX = 650
+DOCUMENT_COLUMNS_MAX = 120
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -346,6 +347,15 @@ def test_links_in_documents_lead_somewhere() -> None:
     for document in tracked("*.md"):
         for target in link.findall(document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), f"{name_of(document)} links to {target}"
+
+
+def test_documents_have_lines_that_fit() -> None:
+    """Not counted: rows of tables, blocks of code (tests read many of them as they are), lines with one long word."""
+    for document in tracked("*.md"):
+        prose = re.sub(r"(?ms)^ *```.*?^ *```$", "", document.read_text(encoding="utf-8"))
+        long = [line for line in prose.splitlines() if len(line) > DOCUMENT_COLUMNS_MAX]
+        too_long = [line for line in long if not line.startswith("|") and len(line.split()) > 2]
+        assert not too_long, name_of(document)
 
 
 def test_each_decision_has_a_number_of_its_own() -> None:

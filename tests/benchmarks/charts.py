@@ -161,8 +161,8 @@ def profile_tables(profiles: list[Profile]) -> str:
 
 def profile_table(profile: Profile) -> str:
     total = (
-        f"**{profile.path}**: {profile.what}. {profile.microseconds:.1f} µs of processor time for each"
-        f" {profile.operation} in the {profile.process}: {profile.user_microseconds:.1f} in Python and C,"
+        f"**{profile.path}**: {profile.what}.\n{profile.microseconds:.1f} µs of processor time for each"
+        f" {profile.operation} in the {profile.process}:\n{profile.user_microseconds:.1f} in Python and C,"
         f" {profile.system_microseconds:.1f} in the kernel."
     )
     rows = [

@@ -112,9 +112,10 @@ TO_DO: Final = {
 HEAD: Final = """\
 # Metrics
 
-Every metric, from the code (`python -m tests.deploy.metrics_document --write`; a test compares). `sos-server`, `sos-journal serve`,
-`sos-connector listen` and `sos-connector relay` serve theirs with `--metrics HOST:PORT`, the first three also at `--web`, for those with a token.
-Alerts on them are in [deploy/prometheus](../deploy/prometheus/sos.rules.yml), a dashboard in [deploy/grafana](../deploy/grafana/sos.json).
+Every metric, from the code (`python -m tests.deploy.metrics_document --write`; a test compares). `sos-server`,
+`sos-journal serve`, `sos-connector listen` and `sos-connector relay` serve theirs with `--metrics HOST:PORT`, the first
+three also at `--web`, for those with a token. Alerts on them are in
+[deploy/prometheus](../deploy/prometheus/sos.rules.yml), a dashboard in [deploy/grafana](../deploy/grafana/sos.json).
 """
 PARTS: Final = (
     ("sos-server", r"sos_(?!journal_|connector_|relay_)"),
