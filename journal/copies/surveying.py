@@ -51,16 +51,19 @@ def lacking(reader: VolumeReader, label: str) -> list[str]:
     if (label, chain.links[-1].segment) in chain.doubtful:
         lacks.append("its server calls the newest segment damaged: it may have lost its end")
     if chain.links[0].start > 0 and not standing_snapshots(reader, label):
-        lacks.append("no index snapshot stands for what was trimmed")
+        lacks.append(f"no index snapshot stands for what was trimmed, for moments from LSN {reader.header.oldest} on")
     return lacks
 
 
 def standing_snapshots(reader: VolumeReader, label: str) -> list[str]:
-    """The index snapshots of this copy that stand for what was trimmed: sealed, unless it is no server's."""
-    chain = reader.chain
+    """The index snapshots of this copy that stand for what was trimmed: sealed, unless it is no server's.
+
+    That of the oldest moment, from which all later ones are told; any later one where headers do not name that moment.
+    """
+    chain, oldest = reader.chain, reader.header.oldest
     mine = [name for (one, name), _ in chain.sizes.items() if one == label and (one, name) not in chain.unsealed]
     found = snapshots_on_chain(mine, chain.boundaries, lsn=reader.acknowledged_lsn)
-    return [str(one) for one in found if one.lsn >= reader.header.oldest]
+    return [str(one) for one in found if one.lsn == oldest or not oldest]
 
 
 async def is_current(reader: VolumeReader) -> bool:

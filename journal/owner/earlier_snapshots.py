@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 async def earlier_boundaries(log: Log, replicas: ReplicaSet) -> tuple[dict[int, Boundary], dict[int, set[Member]]]:
-    """Boundaries of the chain with a snapshot that enough members hold; and who. Their references are not read yet."""
+    """Boundaries of the chain with a snapshot that enough members hold, or must hold to count; and who holds it.
+
+    Their references are not read yet.
+    """
     holders: dict[str, set[Member]] = defaultdict(set)
     sizes: dict[str, int] = {}
     for replica in list(replicas.connected()):
@@ -43,7 +46,8 @@ async def earlier_boundaries(log: Log, replicas: ReplicaSet) -> tuple[dict[int, 
     holding: dict[int, set[Member]] = {}
     for name, members in holders.items():
         parsed = parse_snapshot_name(name)
-        if parsed is None or not log.progress.is_durable_on(members):
+        stands = name in log.progress.snapshots or log.progress.is_durable_on(members)
+        if parsed is None or not stands:
             continue
         link = next((link for link in log.links if link.start == parsed.lsn), None)
         if link is None:

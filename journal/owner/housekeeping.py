@@ -198,11 +198,11 @@ class Housekeeping:
     def settled(self) -> dict[str, int]:
         """What the header that is written now says of the past: what was proposed, unless a pin has come since.
 
-        A trim that an earlier owner has proposed is none: what it rests on is not known. Nor is one for which not every
-        member that counts has an index snapshot.
+        A trim that an earlier owner has proposed is none: what it rests on is not known. Nor is one for whose oldest
+        moment not every member that counts has an index snapshot.
         """
         header, (trim, oldest) = self._log.segment, self._proposed
-        stands = self._log.progress.may_trim(max(trim, oldest))
+        stands = self._log.progress.may_trim(oldest)
         if not stands or oldest <= header.oldest or trim > self._shown.trim or oldest > self._pinned():
             trim, oldest = header.trim, header.oldest
         return {"trim": trim, "oldest": oldest}

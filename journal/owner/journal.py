@@ -81,8 +81,8 @@ class Journal:
             wall_ms=surroundings.wall_ms,
             acknowledge=self._acknowledge,
         )
-        if opened.snapshot is not None:
-            progress.keep(opened.snapshot, ())
+        for snapshot in opened.snapshots:
+            progress.keep(snapshot, ())
         self.pending = opened.image
         self.pending.operations.run_by(monotonic_ms)
         self.pending.tree_bytes_max = settings.tree_bytes_max

@@ -118,9 +118,9 @@ class ReplicaProgress:
         """What this member must be given before it counts again."""
         return sorted(self.snapshots.keys() - self.members[member].snapshots)
 
-    def may_trim(self, lsn: int) -> bool:
-        """Whether every member that counts could tell the image without what lies before `lsn`."""
-        return any(one.lsn >= lsn for one in self.snapshots.values())
+    def may_trim(self, oldest: int) -> bool:
+        """Whether every member that counts could tell all moments from `oldest` on without what lies before it."""
+        return any(one.lsn == oldest for one in self.snapshots.values())
 
     # ---- what follows
 

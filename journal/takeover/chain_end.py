@@ -192,42 +192,61 @@ async def _advance(copy: Copy, link: ChainLink, at: _At, records: list[Record]) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingSnapshot:
-    """The index snapshot that every member is to hold; its bytes are there if some member is to be given it."""
+    """An index snapshot that every member is to hold; its bytes are there if some member is to be given it."""
 
     stored: SnapshotObject
     data: bytes | None
 
 
-async def standing_snapshot(
+async def standing_snapshots(
     assembly: Assembly, headers: dict[str, SegmentHeader], local: Copy | None
-) -> StandingSnapshot | None:
-    """What stands for all before it: the newest index snapshot that all members hold sealed, or that a copy has whole.
+) -> list[StandingSnapshot]:
+    """What stands for all that was trimmed: the newest index snapshot, and that of the oldest moment.
 
-    None if nothing was trimmed and there is none. LOST if something was trimmed, and none is whole anywhere.
+    Moments between the two are told from the second, which is done without if it is whole nowhere. LOST if something was
+    trimmed, and none is whole anywhere.
     """
     last = headers[assembly.links[-1].segment]
     held = [await copy.list() for copy in assembly.copies]
+    boundaries = {base.end: base.chain for link in assembly.links if (base := headers[link.segment].base) is not None}
     sealed = {name for objects in held for name, stored in objects.items() if stored.sealed}
     others = {name for objects in held for name in objects} | set({} if local is None else await _listed(local))
-    boundaries = {base.end: base.chain for link in assembly.links if (base := headers[link.segment].base) is not None}
-    for names in (sealed, others - sealed):  # one that is not sealed anywhere may have been cut short
-        for parsed in snapshots_on_chain(names, boundaries, lsn=assembly.end.end):
-            name = str(parsed)
-            sizes = {objects[name].size if name in objects and objects[name].sealed else -1 for objects in held}
-            if parsed.lsn < max(last.trim, last.oldest):
-                continue
-            if len(sizes) == 1 and -1 not in sizes:
-                return StandingSnapshot(stored=SnapshotObject(name=name, size=sizes.pop()), data=None)
-            try:
-                data = await whole_snapshot([*assembly.copies, *([] if local is None else [local])], name)
-            except DamagedJournalError:
-                continue  # an older one and more of the log give the same
-            return StandingSnapshot(stored=SnapshotObject(name=name, size=len(data)), data=data)
-    if assembly.links[0].start > 0:
+    candidates = [
+        str(one)
+        for names in (sealed, others - sealed)  # one that is not sealed anywhere may have been cut short
+        for one in snapshots_on_chain(names, boundaries, lsn=assembly.end.end)
+        if one.lsn >= max(last.trim, last.oldest)
+    ]
+    copies = [*assembly.copies, *([] if local is None else [local])]
+    newest = await _first_whole(candidates, held, copies)
+    if newest is None and assembly.links[0].start > 0:
         start = assembly.links[0].start
         message = f"the log before LSN {start} was trimmed, and no index snapshot that stands for it is whole"
         raise lost(start, message)
+    if newest is None or newest.stored.lsn == last.oldest or not last.oldest:
+        return [] if newest is None else [newest]
+    oldest = await _first_whole([one for one in candidates if _lsn_of(one) == last.oldest], held, copies)
+    return [newest] if oldest is None else [newest, oldest]
+
+
+async def _first_whole(
+    candidates: Iterable[str], held: Sequence[dict[str, CopiedObject]], copies: Sequence[Copy]
+) -> StandingSnapshot | None:
+    """The first of these snapshots that all members hold sealed, or that a copy has whole."""
+    for name in candidates:
+        sizes = {objects[name].size if name in objects and objects[name].sealed else -1 for objects in held}
+        if len(sizes) == 1 and -1 not in sizes:
+            return StandingSnapshot(stored=SnapshotObject(name=name, size=sizes.pop()), data=None)
+        try:
+            data = await whole_snapshot(copies, name)
+        except DamagedJournalError:
+            continue  # another one and more of the log give the same
+        return StandingSnapshot(stored=SnapshotObject(name=name, size=len(data)), data=data)
     return None
+
+
+def _lsn_of(name: str) -> int:
+    return SnapshotObject(name=name, size=0).lsn
 
 
 async def _listed(local: Copy) -> Iterable[str]:

@@ -30,7 +30,7 @@ from journal.takeover.chain_end import (
     assemble,
     image_of,
     read_holdings,
-    standing_snapshot,
+    standing_snapshots,
 )
 from journal.takeover.member_links import MemberLinks, find_members
 from journal.takeover.messages import (
@@ -98,7 +98,7 @@ class TakenOver:
     end: LogEnd
     image: Image
     timekeeper: Timekeeper
-    snapshot: SnapshotObject | None  # what stands for what was trimmed: each member must hold it
+    snapshots: tuple[SnapshotObject, ...]  # what stands for what was trimmed: each member must hold them
     damaged: frozenset[Member]  # members whose copy of the last segment is not whole
 
 
@@ -163,7 +163,7 @@ class _Driver:
         self._assembly: Assembly | None = None
         self._written: dict[str, tuple[Record, bytes]] = {}  # the headers that this attempt writes
         self._image: Image | None = None  # at the assembly's end
-        self._snapshot: StandingSnapshot | None = None
+        self._snapshots: list[StandingSnapshot] = []
         self._timekeeper = Timekeeper(0)
         self._holder = holder
         self._accept_loss = False
@@ -218,7 +218,7 @@ class _Driver:
             end=end,
             image=image,
             timekeeper=self._timekeeper,
-            snapshot=None if self._snapshot is None else self._snapshot.stored,
+            snapshots=tuple(one.stored for one in self._snapshots),
             damaged=frozenset(m for m in end.segment.membership.members if str(m) in damaged),
         )
 
@@ -297,7 +297,7 @@ class _Driver:
         for left in reversed(range(BUILDS_MAX)):
             try:
                 self._image = await image_of(self._links.volume, assembly, self._headers, every)
-                self._snapshot = await standing_snapshot(assembly, self._headers, local)
+                self._snapshots = await standing_snapshots(assembly, self._headers, local)
                 break
             except JournalError as error:
                 if error.code is JournalCode.TOO_NEW:
@@ -327,8 +327,9 @@ class _Driver:
             elif not sealed:
                 known = assembly.known_before(link.start + size) if link.end is None else None
                 await filling.segment(link, size=size, end=stop, copies=[*copies, *others], known=known)
-        if self._snapshot is not None and self._snapshot.data is not None:
-            await filling.snapshot(self._snapshot.stored.name, self._snapshot.data)
+        for one in self._snapshots:
+            if one.data is not None:
+                await filling.snapshot(one.stored.name, one.data)
         await self._extend_headers(filling, sizes, end)
         self._mended.add(str(member))
         return Extended(member=member)

@@ -11,8 +11,10 @@ import pytest
 import trio
 
 from journal.copies.copies import MemberCopy
+from journal.copies.volume_reader import open_reader
 from journal.errors import UnavailableError
 from journal.owner.journal import open_journal
+from journal.records.record import Lsn
 from journal.records.settings import JournalSettings
 from journal.takeover.membership_change import Wish, change_members
 from sos_client.client import SosClient, open_client
@@ -211,3 +213,33 @@ async def test_a_damaged_segment_that_was_trimmed_meanwhile_is_not_written_anew(
             with pytest.raises(UnavailableError, match="trimmed meanwhile"):
                 await copy.replace(oldest, b"whole", present=True)
             assert oldest not in await copy.list()
+
+
+@in_virtual_time
+async def test_the_oldest_moment_can_be_read_from_each_member_that_counts() -> None:
+    """A member was away while the index snapshot of the oldest moment was adopted, and had a later one. A takeover gave
+    it the newest alone, and it counted: when the two that had the other one were lost, which four members with three
+    acknowledgements may be, a pinned moment could not be read.
+    """
+    settings = JournalSettings(segment_bytes_max=4000, retention_bytes=12_000)
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings) as journal:
+            while not journal.log.segment.oldest:
+                await journal.put("file", bytes(1000), overwrite=True)
+            pinned = journal.log.segment.oldest
+            await journal.pin("fork", lsn=pinned, seconds=3600)
+            for _ in range(40):
+                await journal.put("file", bytes(1000), overwrite=True)
+            await trio.sleep(2)
+            assert journal.log.segment.oldest == pinned
+        there = servers.objects("c")
+        snapshots = sorted(name for name in there if name.endswith(".idx"))
+        assert int(snapshots[0][:16], 16) == pinned < int(snapshots[-1][:16], 16)
+        del there[snapshots[0]]
+        await servers.down("a")
+        async with open_on(servers, settings=settings) as journal:
+            await journal.put("file", b"last", overwrite=True)
+        async with open_client("c", dial=partial(servers.dial, source="operator")) as client:
+            reader = await open_reader("payments", [MemberCopy(client, label="c", volume="payments")])
+            assert (await reader.image_at(Lsn(pinned))).lsn == pinned

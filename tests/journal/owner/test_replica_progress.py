@@ -170,6 +170,7 @@ def test_what_a_trim_needs() -> None:
     assert not one.may_trim(10)
     one.keep(snapshot(10), [])
     assert one.may_trim(10)
+    assert not one.may_trim(9), "moments before the snapshot would be told from what was trimmed"
     assert not one.may_trim(11)
 
 
