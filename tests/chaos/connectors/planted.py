@@ -5,8 +5,10 @@ python -m tests.chaos.connectors.planted NAME MODULE ARGUMENT...     runs a modu
 
 from __future__ import annotations
 
+import dataclasses
 import runpy
 import sys
+from collections.abc import Callable  # noqa: TC003 - a table's type
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +19,7 @@ from tests.chaos.planted import change_java
 from tests.chaos.stage import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from connectors.ingest.ingest_log import IngestLog
     from connectors.relay.batch_rows import BatchRows
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from connectors.relay.manifest import BatchManifest
     from connectors.relay.query_relay import QueryRelay
     from connectors.relay.staged_rows import StagedRow
+    from connectors.wire.frames import Frame
+    from journal.volume import PathClaim
 
 DRIVER: Final = "tests.chaos.connectors.drive"
 LATE_SECONDS: Final = 0.3
@@ -168,6 +172,52 @@ def _send_losing_attempts(module: str) -> None:
     BatchRows._one_after_another = everything  # type: ignore[method-assign]
 
 
+def _claim_too_much(module: str) -> None:
+    """A sink that has rows says that it has a byte more, as Wallaroo's may after a connection was lost."""
+    if module != "connectors":
+        return
+    from connectors.sink.sink_session import SinkSession
+    from connectors.wire.frames import NotifyAckFrame
+
+    say = SinkSession._say
+
+    async def boastful(self: SinkSession, frame: Frame) -> None:
+        if isinstance(frame, NotifyAckFrame) and self._transactions.offset:
+            frame = dataclasses.replace(frame, point_of_reference=frame.point_of_reference + 1)
+        await say(self, frame)
+
+    SinkSession._say = boastful  # type: ignore[method-assign]
+
+
+def _believe_the_sinks(module: str) -> None:
+    if module != "connectors":
+        return
+    from connectors.relay.query_relay import QueryRelay
+    from connectors.wire.limits import NOTHING_SEEN
+
+    def introduced(self: QueryRelay, sink: int, point_of_reference: int) -> None:
+        if point_of_reference not in (self._coordinator.offsets[sink], NOTHING_SEEN):
+            self._coordinator.move(sink, point_of_reference)
+            self.links[sink].drop("rows begin after what it has")
+
+    QueryRelay.introduced = introduced  # type: ignore[method-assign]
+
+
+def _accept_zombies(module: str) -> None:
+    if module != "connectors":
+        return
+    import connectors.relay.relay
+    from connectors.relay.relay import Relay
+
+    commit = Relay.commit
+
+    async def accepting(self: Relay, manifest: BatchManifest, claim: PathClaim) -> None:
+        await commit(self, manifest, max(claim, self._queries[manifest.query].claim))
+
+    Relay.commit = accepting  # type: ignore[method-assign]
+    connectors.relay.relay._check_latest = lambda *_: None
+
+
 _STAGED: Final = "        return new StagedPart(partition, name, rows, content.size());"
 _fail_after_staging = change_java(
     "connector/sink/RowWriter.java",
@@ -237,16 +287,30 @@ BUGS: Final[dict[str, ConnectorBug]] = {
         kinds=(ConnectorEvent.RELAY,),
         events_max=12,
     ),
+    "believe_the_sinks": ConnectorBug(
+        what="the relay goes on where a sink says that it is",
+        plant=_believe_the_sinks,
+        burden=_claim_too_much,
+        kinds=(ConnectorEvent.SINK, ConnectorEvent.RELAY),
+        events_max=12,
+    ),
 }
+
+ACCEPT_ZOMBIES: Final = "accept_zombies"
+"""Spark's own rules stop its zombies, too, before their commit does harm: drivers without such rules show it."""
+RELAY_BUGS: Final[dict[str, Callable[[str], None]]] = {ACCEPT_ZOMBIES: _accept_zombies}
 
 
 def main() -> None:
     """Plant, then run the module as if by `python -m`."""
     name, module, *arguments = sys.argv[1:]
-    bug = BUGS[name.removesuffix(_HEALTHY)]
-    bug.burden(module)
-    if not name.endswith(_HEALTHY):
-        bug.plant(module)
+    if name in RELAY_BUGS:
+        RELAY_BUGS[name](module)
+    else:
+        bug = BUGS[name.removesuffix(_HEALTHY)]
+        bug.burden(module)
+        if not name.endswith(_HEALTHY):
+            bug.plant(module)
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -1,4 +1,8 @@
-"""A crash test from end to end: play the plan, measure how long what was sent needs to come out, judge the sinks."""
+"""A crash test from end to end: strike in rounds, measure how long what was sent needs to come out, judge the sinks.
+
+The events of a round overlap: several processes are killed at once, and others while those come back. Each event has
+its own wait for all that was sent before its processes were up again; a round ends when all of them are through.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,34 @@ import random
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import islice
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from spark_integration.pipelines.service_process import ProcessError
-from tests.chaos.connectors.events import ConnectorEvent, plan
-from tests.chaos.connectors.report import ConnectorReport
+from tests.chaos.connectors.events import ConnectorEvent, rounds, rounds_of_one
+from tests.chaos.connectors.report import ConnectorReport, PlayedRound
 from tests.chaos.connectors.stage import INGEST, VOLUME, ConnectorStage
 from tests.chaos.stage import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from tests.chaos.connectors.events import Blow
 
 RECOVERY_SECONDS_MAX: Final = 240.0
 _EVENTS_MAX: Final = 100_000
 _SAYS_SO: Final = ("FENCED", "Multiple streaming jobs detected")
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One event that is over."""
+
+    up_at: float
+    """When its processes were up again."""
 
 
 def connector_crash_test(
@@ -46,75 +61,95 @@ def connector_crash_test(
         stage = ConnectorStage(folder, stack, variant=variant or Variant())
         stage.produce()
         stage.wait_lines_out(1, seconds=RECOVERY_SECONDS_MAX)
-        began = time.monotonic()
+        play = RoundPlayer(stage, report, recovery_seconds=recovery_seconds, say=say)
         try:
-            for kind in islice(_script(chance, kinds), events_max):
-                if time.monotonic() - began > seconds or report.findings:
+            for blows in rounds_of_one(chance, kinds) if kinds else rounds(chance):
+                play.play(blows[: events_max - report.events])
+                report.findings = stage.findings()
+                if play.seconds > seconds or report.findings or report.events >= events_max:
                     break
-                recovery = _play(stage, kind, chance, report, recovery_seconds)
-                say(f"{time.monotonic() - began:6.1f} s  {report.events:5}  {kind}: committed after {recovery:.1f} s")
-            report.seconds = time.monotonic() - began
+            report.seconds = play.seconds
             _finish(stage, report, recovery_seconds)
         except ProcessError as error:
-            report.findings.append(str(error))
-        report.seconds = report.seconds or time.monotonic() - began
+            report.findings += [*stage.findings(), str(error)]
+        report.seconds = report.seconds or play.seconds
     return report
 
 
-def _script(chance: random.Random, kinds: Sequence[ConnectorEvent]) -> Iterator[ConnectorEvent]:
-    while True:
-        yield from kinds or plan(chance)
+class RoundPlayer:
+    """Plays rounds, and notes in the report how long each event took."""
+
+    def __init__(
+        self,
+        stage: ConnectorStage,
+        report: ConnectorReport,
+        *,
+        recovery_seconds: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self._stage = stage
+        self._report = report
+        self._recovery_seconds = recovery_seconds
+        self._say = say
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since the first one."""
+        return time.monotonic() - self._began
+
+    def play(self, blows: Sequence[Blow]) -> None:
+        """Returns when all that was sent is out. ProcessError when it does not come out."""
+        began, running = time.monotonic(), []
+        with ThreadPoolExecutor(max_workers=len(blows)) as threads:
+            for blow in blows:
+                time.sleep(blow.pause_seconds)
+                running.append(threads.submit(self._strike, blow))
+        up_at = max(strike.result().up_at for strike in running)
+        self._stage.watch.look_again()
+        now = time.monotonic()
+        self._report.rounds.append(PlayedRound(len(blows), now - began, now - up_at))
+        self._say(
+            f"{self.seconds:7.1f} s  {self._report.events:5}  round {len(self._report.rounds)}: {len(blows)} events in "
+            f"{now - began:.1f} s, all committed {now - up_at:.1f} s after the last process was up; "
+            f"{self._report.events / self.seconds * 3600:.0f} events an hour, {self._stage.lines} lines of each stream"
+        )
+
+    def _strike(self, blow: Blow) -> Strike:
+        began, chance = time.monotonic(), random.Random(blow.seed)
+        try:
+            _ACTIONS[blow.kind](self._stage, chance)
+            up_at = time.monotonic()
+            self._stage.wait_lines_out(self._stage.lines, seconds=self._recovery_seconds)
+        except ProcessError as error:
+            self._stage.watch.note(f"{blow.kind}: {error}")  # so that nobody else waits for long
+            raise
+        recovery = time.monotonic() - began
+        self._report.recoveries[blow.kind].append(recovery)
+        self._say(f"{self.seconds:7.1f} s  {self._report.events:5}  {blow.kind}: committed after {recovery:.1f} s")
+        return Strike(up_at)
 
 
-def _play(
-    stage: ConnectorStage,
-    kind: ConnectorEvent,
-    chance: random.Random,
-    report: ConnectorReport,
-    recovery_seconds: float,
-) -> float:
-    time.sleep(chance.uniform(0.0, 0.6))
-    began = time.monotonic()
-    _ACTIONS[kind](stage, chance, report)
-    stage.wait_lines_out(stage.lines, seconds=recovery_seconds)
-    recovery = time.monotonic() - began
-    report.recoveries[kind].append(recovery)
-    report.findings += stage.findings()
-    return recovery
-
-
-def _kill_sink(stage: ConnectorStage, chance: random.Random) -> None:
-    stage.kill(stage.sinks[chance.choice(sorted(stage.sinks))], chance.uniform(0.0, 1.0))
-
-
-def _kill_sinks(stage: ConnectorStage, chance: random.Random) -> None:
-    for sink in stage.sinks.values():
-        sink.kill()
-    time.sleep(chance.uniform(2.0, 6.0))
-    for sink in stage.sinks.values():
-        sink.start_again()
-
-
-def _sleepwalk(stage: ConnectorStage, report: ConnectorReport) -> None:
+def _sleepwalk(stage: ConnectorStage) -> None:
     error = stage.sleepwalk()
     if not any(said in error for said in _SAYS_SO):
-        report.findings.append(f"a driver that was superseded failed without saying so: {error}")
+        stage.watch.note(f"a driver that was superseded failed without saying so: {error}")
 
 
-_ACTIONS: Final[dict[ConnectorEvent, Callable[[ConnectorStage, random.Random, ConnectorReport], None]]] = {
-    ConnectorEvent.PRODUCER: lambda stage, chance, _: stage.kill_producer(chance),
-    ConnectorEvent.LISTENER: lambda stage, chance, _: stage.kill(stage.listener, chance.uniform(0.0, 1.0)),
-    ConnectorEvent.SERVER: lambda stage, chance, _: stage.cut_servers(chance, 1),
-    ConnectorEvent.QUORUM: lambda stage, chance, _: stage.cut_servers(chance, 2),
-    ConnectorEvent.SERVICE: lambda stage, chance, _: stage.kill(stage.service, chance.uniform(0.0, 1.0)),
-    ConnectorEvent.RELAY: lambda stage, chance, _: stage.kill(stage.relay, chance.uniform(0.0, 1.0)),
-    ConnectorEvent.SINK: lambda stage, chance, _: _kill_sink(stage, chance),
-    ConnectorEvent.SINKS: lambda stage, chance, _: _kill_sinks(stage, chance),
-    ConnectorEvent.EXECUTOR: lambda stage, _, __: stage.kill_executor(),
-    ConnectorEvent.DRIVER: lambda stage, _, __: stage.kill_driver(),
-    ConnectorEvent.MACHINE: lambda stage, _, __: stage.lose_machine(),
-    ConnectorEvent.ZOMBIE: lambda stage, _, report: _sleepwalk(stage, report),
-    ConnectorEvent.BLACKOUT: lambda stage, chance, _: stage.black_out(chance),
+_ACTIONS: Final[dict[ConnectorEvent, Callable[[ConnectorStage, random.Random], None]]] = {
+    ConnectorEvent.PRODUCER: lambda stage, chance: stage.kill_producer(chance),
+    ConnectorEvent.LISTENER: lambda stage, chance: stage.kill_listener(chance),
+    ConnectorEvent.SERVER: lambda stage, chance: stage.cut_servers(chance, 1),
+    ConnectorEvent.QUORUM: lambda stage, chance: stage.cut_servers(chance, 2),
+    ConnectorEvent.SERVICE: lambda stage, chance: stage.kill_service(chance),
+    ConnectorEvent.RELAY: lambda stage, chance: stage.kill_relay(chance),
+    ConnectorEvent.SINK: lambda stage, chance: stage.kill_sink(chance),
+    ConnectorEvent.SINKS: lambda stage, chance: stage.kill_sinks(chance),
+    ConnectorEvent.EXECUTOR: lambda stage, _: stage.kill_executor(),
+    ConnectorEvent.DRIVER: lambda stage, _: stage.kill_driver(),
+    ConnectorEvent.MACHINE: lambda stage, _: stage.lose_machine(),
+    ConnectorEvent.ZOMBIE: lambda stage, _: _sleepwalk(stage),
+    ConnectorEvent.BLACKOUT: lambda stage, chance: stage.black_out(chance),
 }
 
 
@@ -122,13 +157,18 @@ def _finish(stage: ConnectorStage, report: ConnectorReport, recovery_seconds: fl
     """Everything that was sent comes out; all that the sinks have is judged once more, and the logs verified."""
     stage.stop_producing()
     stage.wait_lines_out(stage.lines, seconds=recovery_seconds)
-    stage.driver.kill()
+    stage.watch.look_again()
+    stage.watch.stop()
+    stage.kill_for_good()
     report.lines = stage.lines
-    for follower in stage.followers():
+    report.findings = stage.findings()
+    followers, verdicts = stage.followers()
+    for follower in followers:
         position = follower.look()
         report.findings += follower.findings
         if position < stage.lines:
             report.findings.append(f"{position} of {stage.lines} lines are out at the end")
+    report.findings += verdicts.findings
     for volume in (VOLUME, INGEST):
         report.findings += _verified(stage, volume)
 

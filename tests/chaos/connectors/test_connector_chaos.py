@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.connectors.events import EVENTS_IN_CI, SHARES, plan
+from tests.chaos.connectors.events import EVENTS_IN_CI, MORE_EVENTS, SHARES, ConnectorEvent, plan, rounds
 from tests.chaos.connectors.lines import STREAMS, PlainLines, TotalLines, amount, line, sink_of
 from tests.chaos.connectors.planted import BUGS
+from tests.chaos.connectors.report import ConnectorReport
 from tests.chaos.connectors.run import connector_crash_test
+from tests.chaos.connectors.totals import BEGIN, END
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +53,7 @@ def test_planted_bug_is_caught_at_the_sinks(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["send_losing_attempts", "send_again_what_was_decided"])
+@pytest.mark.parametrize("name", ["send_losing_attempts", "send_again_what_was_decided", "believe_the_sinks"])
 def test_same_run_without_the_bug_is_clean(tmp_path: Path, name: str) -> None:
     bug = BUGS[name]
     report = connector_crash_test(
@@ -66,6 +69,29 @@ def test_plan_has_a_minimum_of_each_kind_and_follows_from_its_seed() -> None:
         counts = Counter(kinds)
         assert all(counts[kind] >= share.minimum for kind, share in SHARES.items())
         assert kinds == plan(random.Random(seed))
+
+
+def test_rounds_follow_from_their_seed_and_begin_with_the_plan() -> None:
+    blows = [blow for some in islice(rounds(random.Random(7)), 50) for blow in some]
+    assert blows == [blow for some in islice(rounds(random.Random(7)), 50) for blow in some]
+    begun = Counter(blow.kind for blow in blows[: EVENTS_IN_CI + MORE_EVENTS])
+    assert all(begun[kind] >= share.minimum for kind, share in SHARES.items())
+
+
+def test_all_runs_are_added_up_in_the_document() -> None:
+    report = ConnectorReport(seed=1, seconds=60.0, lines=10)
+    report.recoveries[ConnectorEvent.RELAY] += [1.0, 2.0]
+    once = report.in_document(f"before\n{BEGIN}\n{END}\nafter\n\n## The last run\n\nold\n")
+    report.findings.append("a row is lost")
+    report.recoveries[ConnectorEvent.SINK] += [1.0]
+    twice = report.in_document(once)
+    assert "2 runs, 1 with a finding; 2.0 minutes, 60 lines." in twice
+    assert "| the relay | 4 |" in twice
+    assert "| a sink | 1 |" in twice
+    assert "| all of them | 5 |" in twice
+    assert twice.startswith("before\n")
+    assert "after" in twice
+    assert "old" not in twice
 
 
 def test_plain_sinks_share_the_lines_and_take_each_once_and_in_order() -> None:

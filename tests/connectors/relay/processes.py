@@ -95,16 +95,17 @@ class RelayHouse:
 
 
 @contextmanager
-def relay_house(directory: Path, *, sinks: int = 1, options: tuple[str, ...] = ()) -> Iterator[RelayHouse]:
-    """A relay whose decisions are on volume `payments`, and sinks that are files."""
+def relay_house(
+    directory: Path, *, sinks: int = 1, options: tuple[str, ...] = (), launcher: tuple[str, ...] = ()
+) -> Iterator[RelayHouse]:
+    """A relay whose decisions are on volume `payments`, and sinks that are files. `launcher`: a module that runs it."""
     with ExitStack() as stack:
         service = RunningProgram("service", directory, "tests.fakes.serve_memory_volume")
         stack.callback(service.end)
         service.start()
         spool = str(directory / "spool")
-        relay = RunningProgram(
-            "relay", directory, "connectors", "relay", "--service", service.address, "--spool", spool, *options
-        )
+        command = [*launcher, "connectors", "relay", "--service", service.address, "--spool", spool, *options]
+        relay = RunningProgram("relay", directory, *command)
         stack.callback(relay.end)
         relay.start()
         house = RelayHouse(directory, service, relay)
