@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from journal.errors import DamagedJournalError, JournalCode, damaged
 from journal.image.image import PINS_MAX, Image, Upload
@@ -39,9 +39,12 @@ from journal.volume import PathClaim
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ProtocolError
 from sos_client.wire.msgpack_edge import array_header, pack, pack_large, unpack
+from sos_client.wire.shapes import ANY, BINARY, NUMBER, TEXT, ArrayShape, Shape, array_of, exact_bytes, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from journal.records.segment import SegmentHeader
 
 SNAPSHOT_MAGIC: Final = b"SOSi"
 SNAPSHOT_VERSION: Final = 2
@@ -168,7 +171,7 @@ def decode_snapshot(data: bytes | memoryview) -> Image:
     if size != len(body) or crc32c(body) != crc:
         raise damaged("the index snapshot does not match its CRC")
     try:
-        return _image(_unpacked(body), version)
+        return _image(body, version)
     except (ValueError, TypeError, struct.error, ProtocolError, UnicodeError) as error:
         raise damaged(f"the index snapshot makes no sense: {error}") from error
 
@@ -181,56 +184,53 @@ def checked_snapshot(name: str, data: bytes | memoryview) -> Image:
     return image
 
 
-def _unpacked(body: memoryview) -> list[object]:
-    most = max(
-        len(body), 1
-    )  # the CRC has vouched for the bytes; the limits only keep nested headers from reserving memory
+def _image(body: memoryview, version: int) -> Image:
+    most = max(len(body), 1)  # the CRC has vouched for the bytes: this only keeps nested headers from reserving memory
     values = unpack(body, array_max=most, map_max=0, string_bytes_max=most, binary_bytes_max=most)
-    if type(values) is not list:
-        raise TypeError("an array is expected")
-    return values
-
-
-def _image(values: list[object], version: int) -> Image:
-    if version == 1:  # claims were never ended there
+    if version == 1 and type(values) is list:  # claims were never ended there
         values.insert(_ENDED_AT, [])
-    lsn, chain, time_ms, segment, trim, objects, directories, uploads, pins, claims, ended, expired, answers = values
+    return _BODY.read(values)
+
+
+def _filled(
+    lsn: int,
+    chain: bytes,
+    time_ms: int,
+    segment: SegmentHeader,
+    trim: int,
+    objects: tuple[str, ...],
+    directories: tuple[object, ...],
+    uploads: tuple[tuple[int, int, bytes], ...],
+    pins: tuple[PinChange, ...],
+    claims: tuple[tuple[str, int, str], ...],
+    ended: tuple[tuple[str, int, str], ...],
+    expired: tuple[tuple[bytes, int], ...],
+    answers: tuple[object, ...],
+) -> Image:
     image = Image()
-    image.lsn, image.chain, image.time_ms = Lsn(_number(lsn)), ChainHash(_exactly(chain, CHAIN_BYTES)), _number(time_ms)
-    image.segment = decode_segment_header(_bytes(segment, META_BYTES_MAX))
-    image.trim = Lsn(_number(trim))
-    image.tree.objects = [_segment_name(name) for name in _list(objects)]
-    image.tree.live_bytes = [0] * len(image.tree.objects)
-    for packed in _list(directories):
-        _add_directory(image, *_list(packed, 5))
-    for number, size, extents in (_list(item, 3) for item in _list(uploads)):
-        upload = Upload(size=_number(size), extents=_extents(extents))
-        image.uploads[_number(number)] = upload
-        _count(image, ((number, length) for number, _, length, _ in iter_extents(upload.extents)))
-    for name, at, expires_ms in (_list(item, 3) for item in _list(pins, most=PINS_MAX)):
-        pin = PinChange(name=_text(name, PIN_NAME_BYTES_MAX), lsn=Lsn(_number(at)), expires_ms=_number(expires_ms))
-        image.pins[pin.name] = pin
-    for path, claim in _path_claims(claims, most=CLAIMS_MAX):
-        image.claims.add(path, claim)
-    for path, claim in _path_claims(ended, most=ENDED_MAX):
-        image.claims.add_ended(path, claim)
-    for client, sequence in (_list(item, 2) for item in _list(expired, most=EXPIRED_MAX)):
-        image.operations.restore_expired(_exactly(client, CLIENT_BYTES), _number(sequence))
-    image.operations.restore_answers(_answers(_list(answers, most=ANSWERS_MAX)))
+    image.lsn, image.chain, image.time_ms = Lsn(lsn), ChainHash(chain), time_ms
+    image.segment, image.trim = segment, Lsn(trim)
+    image.tree.objects = list(objects)
+    image.tree.live_bytes = [0] * len(objects)
+    for packed in directories:
+        _add_directory(image, *_DIRECTORY.read(packed))
+    for number, size, extents in uploads:
+        image.uploads[number] = Upload(size=size, extents=extents)
+        _count(image, ((number, length) for number, _, length, _ in iter_extents(extents)))
+    image.pins.update((pin.name, pin) for pin in pins)
+    for path, start_time, application in claims:
+        image.claims.add(path, PathClaim(start_time=start_time, application=application))
+    for path, start_time, application in ended:
+        image.claims.add_ended(path, PathClaim(start_time=start_time, application=application))
+    for client, sequence in expired:
+        image.operations.restore_expired(client, sequence)
+    image.operations.restore_answers(_answers(answers))
     return image
 
 
-def _path_claims(value: object, *, most: int) -> Iterator[tuple[str, PathClaim]]:
-    for path, start_time, application in (_list(item, 3) for item in _list(value, most=most)):
-        text = _text(application, APPLICATION_BYTES_MAX)
-        yield _text(path), PathClaim(start_time=_number(start_time), application=text)
-
-
-def _add_directory(
-    image: Image, path: object, modified_ms: object, names: object, sizes: object, files: object
-) -> None:
-    tree, at = image.tree, _text(path)
-    directory = Directory(_number(modified_ms))
+def _add_directory(image: Image, at: str, modified_ms: int, joined: str, sizes: bytes, packed: bytes) -> None:
+    tree = image.tree
+    directory = Directory(modified_ms)
     if at:
         parent = find(tree.root, parent_of(at))
         if not isinstance(parent, Directory) or name_of(at) in parent.children:
@@ -240,9 +240,8 @@ def _add_directory(
         tree.kept_bytes += bytes_of_node(name_of(at), directory)
     else:
         tree.root = directory
-    joined, packed = _text(names), _bytes(files)
     children = joined.split(NAME_SEPARATOR) if joined else []
-    found = _files(image, packed, len(children), _bytes(sizes))
+    found = _files(image, packed, len(children), sizes)
     directory.children.update(zip(children, found, strict=True))
     if len(directory.children) < len(children) or "" in children:
         raise ValueError("a name is empty, or comes twice")
@@ -285,77 +284,78 @@ def _count(image: Image, extents: Iterable[tuple[int, int]]) -> None:
         raise ValueError("an extent refers to no object") from error
 
 
-def _answers(items: list[object]) -> Iterator[tuple[bytes, int, int, bytes]]:
-    """Of each kept answer: client, sequence, time, and all of it as it lies in the snapshot.
-
-    Checked in place, without a call for each value: there are up to 65,536 of them.
-    """
+def _answers(items: Iterable[object]) -> Iterator[tuple[bytes, int, int, bytes]]:
+    """Of each kept answer: client, sequence, time, and all of it as it lies in the snapshot."""
     for item in items:
-        if type(item) is not list:
-            raise TypeError("an answer is expected")
-        client, sequence, at_ms, given = item
-        if type(client) is not bytes or len(client) != CLIENT_BYTES:
-            raise ValueError("an answer is nobody's")
-        if type(sequence) is not int or type(at_ms) is not int or not 0 <= sequence <= NUMBER_MAX >= at_ms >= 0:
-            raise ValueError("a number is out of range")
-        if type(given) is list:
-            path, size, modified_ms, crc = given
-            crc = 0 if crc is None else crc
-            if type(path) is not str or type(size) is not int or type(modified_ms) is not int or type(crc) is not int:
-                raise TypeError("a file's status is expected")
-            if not 0 <= size <= NUMBER_MAX >= modified_ms >= 0 <= crc <= NUMBER_MAX:
-                raise ValueError("a number is out of range")
-        elif given is not None and type(given) is not bool:
-            raise TypeError("an answer is none")
+        client, sequence, at_ms = _ANSWER.read(item)
         yield client, sequence, at_ms, pack(item)
 
 
-def _extents(value: object) -> bytes:
-    data = _bytes(value)
-    if len(data) % EXTENT_BYTES:
-        raise ValueError("an extent is cut short")
-    return data
+def _values(*values: Any) -> tuple[Any, ...]:
+    return values
 
 
-def _segment_name(value: object) -> str:
-    name = _text(value)
+def _first_three(client: bytes, sequence: int, at_ms: int, _given: object) -> tuple[bytes, int, int]:
+    return client, sequence, at_ms
+
+
+def _segment_name(name: str) -> str:
     if parse_segment_name(name) is None:
-        raise ValueError(f"{name!r} is no segment's name")
+        raise ProtocolError(f"{name!r} is no segment's name")
     return name
 
 
-def _list(value: object, count: int | None = None, most: int | None = None) -> list[object]:
-    if (
-        type(value) is not list
-        or (count is not None and len(value) != count)
-        or (most is not None and len(value) > most)
-    ):
-        raise ValueError("an array of another length is expected")
-    return value
+def _tuples(name: str, **fields: Shape) -> Shape:
+    return ArrayShape(_values, fields, name=name, by_name=False).shape()
 
 
-def _number(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= NUMBER_MAX:
-        raise ValueError("a number is out of range")
-    return value
-
-
-def _text(value: object, bytes_max: int = SNAPSHOT_BYTES_MAX) -> str:
-    if type(value) is not str or len(value) > bytes_max:
-        raise ValueError("text is too long, or no text")
-    return value
-
-
-def _bytes(value: object, most: int = SNAPSHOT_BYTES_MAX) -> bytes:
-    if type(value) is not bytes or len(value) > most:
-        raise ValueError("bytes are expected")
-    return value
-
-
-def _exactly(value: object, size: int) -> bytes:
-    if type(value) is not bytes or len(value) != size:
-        raise ValueError(f"{size} bytes are expected")
-    return value
-
+_CLIENT: Final = exact_bytes(CLIENT_BYTES)
+_APPLICATION: Final = text(APPLICATION_BYTES_MAX)
+_EXTENTS: Final = Shape(what="whole extents", test=f"type(it) is bytes and len(it) % {EXTENT_BYTES} == 0")
+_CLAIM: Final = _tuples("claim", path=TEXT, start_time=NUMBER, application=_APPLICATION)
+_PIN: Final = ArrayShape(
+    PinChange, {"name": text(PIN_NAME_BYTES_MAX), "lsn": NUMBER, "expires_ms": NUMBER}, name="pin"
+).shape()
+_DIRECTORY: Final = ArrayShape(
+    _values,
+    {"path": TEXT, "modified_ms": NUMBER, "names": TEXT, "sizes": BINARY, "files": BINARY},
+    name="directory",
+    by_name=False,
+)
+_STATUS: Final = "type(it) is list and len(it) == 4 and type(it[0]) is str" + "".join(
+    f" and ({rest}type(it[{n}]) is int and 0 <= it[{n}] <= {NUMBER_MAX})"
+    for n, rest in ((1, ""), (2, ""), (3, "it[3] is None or "))
+)
+_GIVEN: Final = Shape(what="a file's status, true, false or nil", test=f"it is None or type(it) is bool or {_STATUS}")
+_ANSWER: Final = ArrayShape(
+    _first_three,
+    {"client": _CLIENT, "sequence": NUMBER, "at_ms": NUMBER, "given": _GIVEN},
+    name="answer",
+    by_name=False,
+)
+_BODY: Final = ArrayShape(
+    _filled,
+    {
+        "lsn": NUMBER,
+        "chain": exact_bytes(CHAIN_BYTES),
+        "time_ms": NUMBER,
+        "segment": Shape(
+            what="a segment's header",
+            test=f"type(it) is bytes and len(it) <= {META_BYTES_MAX}",
+            reads=decode_segment_header,
+        ),
+        "trim": NUMBER,
+        "objects": array_of(Shape(what="a segment's name", test=TEXT.test, reads=_segment_name), SNAPSHOT_BYTES_MAX),
+        "directories": array_of(ANY, SNAPSHOT_BYTES_MAX),
+        "uploads": array_of(_tuples("upload", number=NUMBER, size=NUMBER, extents=_EXTENTS), SNAPSHOT_BYTES_MAX),
+        "pins": array_of(_PIN, PINS_MAX),
+        "claims": array_of(_CLAIM, CLAIMS_MAX),
+        "ended": array_of(_CLAIM, ENDED_MAX),
+        "expired": array_of(_tuples("expired", client=_CLIENT, sequence=NUMBER), EXPIRED_MAX),
+        "answers": array_of(ANY, ANSWERS_MAX),
+    },
+    name="index snapshot",
+    by_name=False,
+)
 
 assert EPOCH_MAX < 2**32, "the name has eight digits for it"

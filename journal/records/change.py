@@ -1,26 +1,22 @@
 """What each kind of record says: the meta as a typed value, and back. Pure.
 
 Belongs here: one class per kind (but `header`, which is in segment.py) and the codec of its meta, a msgpack array
-whose items are the class's fields in order. What a change does to the tree is in image.py.
+whose items are the class's fields in order, each annotated with its shape. What a change does to the tree is in
+image.py. The annotations are read at import, so they are not postponed here.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, cast, get_args
 
 from journal.errors import DamagedJournalError, JournalCode, damaged, refused
 from journal.records.paths import PATH_BYTES_MAX, check_path
-from journal.records.record import META_BYTES_MAX, NUMBER_MAX, Kind, Lsn
-from sos_client.wire.errors import SosError
+from journal.records.record import META_BYTES_MAX, NUMBER_MAX, Kind, Lsn, RecordHeader
+from journal.volume import MarkValue
+from sos_client.wire.errors import MisuseError, ProtocolError, SosError
 from sos_client.wire.msgpack_edge import pack, unpack
 from sos_client.wire.names import check_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from journal.records.record import RecordHeader
-    from journal.volume import MarkValue
+from sos_client.wire.shapes import CRC, NUMBER, TEXT, ArrayShape, Shape, optional, text
 
 APPLICATION_BYTES_MAX: Final = 256
 PIN_NAME_BYTES_MAX: Final = 128
@@ -30,13 +26,42 @@ MARK_TEXT_BYTES_MAX: Final = 1024 - 128
 assert MARK_VALUES_MAX * (MARK_KEY_BYTES_MAX + MARK_TEXT_BYTES_MAX) <= META_BYTES_MAX
 
 
+def _checked_marks(value: Mapping[str, MarkValue]) -> dict[str, MarkValue]:
+    if not 1 <= len(value) <= MARK_VALUES_MAX:
+        raise ProtocolError(f"1 to {MARK_VALUES_MAX} marks are expected")
+    for key, mark in value.items():
+        if not _IS_MARK_KEY(key):
+            raise ProtocolError(f"a mark's name is a text of 1 to {MARK_KEY_BYTES_MAX} bytes")
+        if not (abs(mark) <= NUMBER_MAX if type(mark) is int else _IS_MARK_TEXT(mark)):
+            raise ProtocolError(f"a mark is a number that fits 64 bits, or a text of 1 to {MARK_TEXT_BYTES_MAX} bytes")
+    return dict(value)
+
+
+_IS_MARK_KEY: Final = text(MARK_KEY_BYTES_MAX, bytes_min=1).fits()
+_IS_MARK_TEXT: Final = text(MARK_TEXT_BYTES_MAX, bytes_min=1).fits()
+_TEXT: Final = TEXT.test
+
+Number = Annotated[int, NUMBER]
+MaybeNumber = Annotated[int | None, optional(NUMBER)]
+ChangeLsn = Annotated[Lsn, NUMBER]
+TailCrc = Annotated[int, CRC]
+Path = Annotated[str, Shape(what="a path", test=_TEXT, reads=check_path, writes=check_path)]
+ObjectName = Annotated[str, Shape(what="an object's name", test=_TEXT, reads=check_name, writes=check_name)]
+Application = Annotated[str, text(APPLICATION_BYTES_MAX, bytes_min=1)]
+PinName = Annotated[str, text(PIN_NAME_BYTES_MAX, bytes_min=1)]
+Marks = Annotated[
+    Mapping[str, MarkValue],
+    Shape(what="marks", test="type(it) is dict", reads=_checked_marks, writes=_checked_marks),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutChange:
     """The payload is the whole content of `path`; parents are made. `modified_ms` None: the record's time."""
 
     kind: ClassVar[Kind] = Kind.PUT
-    path: str
-    modified_ms: int | None = None
+    path: Path
+    modified_ms: MaybeNumber = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +69,8 @@ class ChunkChange:
     """The payload is a piece of a large file without a name yet; the writer numbers its uploads, anew in each epoch."""
 
     kind: ClassVar[Kind] = Kind.CHUNK
-    upload: int
-    offset: int
+    upload: Number
+    offset: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +78,10 @@ class CommitChange:
     """The chunks of `upload` become the content of `path`."""
 
     kind: ClassVar[Kind] = Kind.COMMIT
-    upload: int
-    path: str
-    size: int
-    modified_ms: int | None = None
+    upload: Number
+    path: Path
+    size: Number
+    modified_ms: MaybeNumber = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +89,7 @@ class AbandonChange:
     """The chunks of `upload` will never be committed. (A new epoch abandons all uploads without saying so.)"""
 
     kind: ClassVar[Kind] = Kind.ABANDON
-    upload: int
+    upload: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +97,8 @@ class AppendChange:
     """The payload is added at the end of `path`, which had `size` bytes."""
 
     kind: ClassVar[Kind] = Kind.APPEND
-    path: str
-    size: int
+    path: Path
+    size: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +106,9 @@ class TruncateChange:
     """`path` keeps its first `size` bytes; `tail_crc` is the CRC32C of what is kept of a cut extent (0 if none is)."""
 
     kind: ClassVar[Kind] = Kind.TRUNCATE
-    path: str
-    size: int
-    tail_crc: int
+    path: Path
+    size: Number
+    tail_crc: TailCrc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +116,7 @@ class DeleteChange:
     """`path` and everything below it is gone."""
 
     kind: ClassVar[Kind] = Kind.DELETE
-    path: str
+    path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +124,8 @@ class RenameChange:
     """`source`, with everything below it, is `target` now; the target's parents are made, a file there is replaced."""
 
     kind: ClassVar[Kind] = Kind.RENAME
-    source: str
-    target: str
+    source: Path
+    target: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +133,8 @@ class MakeDirectoryChange:
     """`path` and its parents are directories."""
 
     kind: ClassVar[Kind] = Kind.MKDIR
-    path: str
-    modified_ms: int | None = None
+    path: Path
+    modified_ms: MaybeNumber = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +142,9 @@ class RelocateChange:
     """The payload repeats an extent's bytes; wherever `path` still points at that extent it points here from now on."""
 
     kind: ClassVar[Kind] = Kind.RELOCATE
-    path: str
-    object: str
-    offset: int
+    path: Path
+    object: ObjectName
+    offset: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +152,7 @@ class MarkChange:
     """This moment has a name: keys and values, e.g. a batch's number."""
 
     kind: ClassVar[Kind] = Kind.MARK
-    values: Mapping[str, MarkValue]
+    values: Marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +160,7 @@ class TrimChange:
     """Nothing before `lsn` is needed any more: the moments before it cannot be read."""
 
     kind: ClassVar[Kind] = Kind.TRIM
-    lsn: Lsn
+    lsn: ChangeLsn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +168,9 @@ class ClaimChange:
     """Changes at or below `path` need this claim or a later one."""
 
     kind: ClassVar[Kind] = Kind.CLAIM
-    path: str
-    application: str
-    start_time: int
+    path: Path
+    application: Application
+    start_time: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +178,9 @@ class PinChange:
     """What the image at `lsn` refers to is kept until `expires_ms`. A pin of the same name replaces it; 0 ends it."""
 
     kind: ClassVar[Kind] = Kind.PIN
-    name: str
-    lsn: Lsn
-    expires_ms: int
+    name: PinName
+    lsn: ChangeLsn
+    expires_ms: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +188,7 @@ class ReleaseChange:
     """The claim on exactly `path` ends."""
 
     kind: ClassVar[Kind] = Kind.RELEASE
-    path: str
+    path: Path
 
 
 Change: TypeAlias = (
@@ -216,111 +241,29 @@ def paths_of(change: Change) -> tuple[str, ...]:
     return ()
 
 
-def _number(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= NUMBER_MAX:
-        raise ValueError("a number is negative, too large or no number")
-    return value
-
-
-def _signed(value: int) -> int:
-    if abs(value) > NUMBER_MAX:
-        raise ValueError("a number is too large")
-    return value
-
-
-def _optional_number(value: object) -> int | None:
-    return None if value is None else _number(value)
-
-
-def _crc(value: object) -> int:
-    if _number(value) > 0xFFFFFFFF:
-        raise ValueError("a CRC has more than 32 bits")
-    return cast("int", value)
-
-
-def _text(value: object) -> str:
-    if type(value) is not str:
-        raise ValueError("text is expected")
-    return value
-
-
-def _path(value: object) -> str:
-    return check_path(_text(value))
-
-
-def _object_name(value: object) -> str:
-    return check_name(_text(value))
-
-
-def _short(limit: int) -> Callable[[object], str]:
-    def check(value: object) -> str:
-        text = _text(value)
-        if not text or len(text.encode()) > limit:
-            raise ValueError(f"text of 1 to {limit} bytes is expected")
-        return text
-
-    return check
-
-
-def _marks(value: object) -> dict[str, MarkValue]:
-    if type(value) is not dict or not 1 <= len(value) <= MARK_VALUES_MAX:
-        raise ValueError(f"1 to {MARK_VALUES_MAX} marks are expected")
-    key, text = _short(MARK_KEY_BYTES_MAX), _short(MARK_TEXT_BYTES_MAX)
-    return {key(k): _signed(v) if type(v) is int else text(v) for k, v in value.items()}
-
-
-# For each kind the class and how each of its fields is checked, in the order in which they lie in the meta.
-_CODECS: Final[dict[Kind, tuple[type, tuple[tuple[str, Callable[[object], object]], ...]]]] = {
-    Kind.PUT: (PutChange, (("path", _path), ("modified_ms", _optional_number))),
-    Kind.CHUNK: (ChunkChange, (("upload", _number), ("offset", _number))),
-    Kind.COMMIT: (
-        CommitChange,
-        (("upload", _number), ("path", _path), ("size", _number), ("modified_ms", _optional_number)),
-    ),
-    Kind.ABANDON: (AbandonChange, (("upload", _number),)),
-    Kind.APPEND: (AppendChange, (("path", _path), ("size", _number))),
-    Kind.TRUNCATE: (TruncateChange, (("path", _path), ("size", _number), ("tail_crc", _crc))),
-    Kind.DELETE: (DeleteChange, (("path", _path),)),
-    Kind.RENAME: (RenameChange, (("source", _path), ("target", _path))),
-    Kind.MKDIR: (MakeDirectoryChange, (("path", _path), ("modified_ms", _optional_number))),
-    Kind.RELOCATE: (RelocateChange, (("path", _path), ("object", _object_name), ("offset", _number))),
-    Kind.MARK: (MarkChange, (("values", _marks),)),
-    Kind.TRIM: (TrimChange, (("lsn", _number),)),
-    Kind.CLAIM: (
-        ClaimChange,
-        (("path", _path), ("application", _short(APPLICATION_BYTES_MAX)), ("start_time", _number)),
-    ),
-    Kind.PIN: (PinChange, (("name", _short(PIN_NAME_BYTES_MAX)), ("lsn", _number), ("expires_ms", _number))),
-    Kind.RELEASE: (ReleaseChange, (("path", _path),)),
-}
-assert set(_CODECS) == set(Kind) - {Kind.HEADER}
-_FIELDS_MAX: Final = max(len(fields) for _, fields in _CODECS.values())
+_SHAPES: Final[dict[Kind, ArrayShape[Any]]] = {change.kind: ArrayShape.of(change) for change in get_args(Change)}
+assert set(_SHAPES) == set(Kind) - {Kind.HEADER}
+_FIELDS_MAX: Final = max(len(shape.fields) for shape in _SHAPES.values())
 
 
 def encode_change(change: Change) -> bytes:
     """The meta of a record of `change.kind`. RefusedByVolumeError if a value is not one that a reader would take."""
     if type(change) is PutChange and change.modified_ms is None:  # the hot path; its path is all that can be wrong
         return pack((check_path(change.path), None))
-    _, fields = _CODECS[change.kind]
-    values = [getattr(change, name) for name, _ in fields]
     try:
-        for (_, check), value in zip(fields, values, strict=True):
-            check(value)
-    except ValueError as error:
+        return pack(_SHAPES[change.kind].checked(change))
+    except (MisuseError, ProtocolError) as error:
         raise refused(JournalCode.BAD_REQUEST, f"a {change.kind.name} cannot be written: {error}") from error
-    return pack(values)
 
 
 def decode_change(header: RecordHeader, meta: bytes) -> Change:
     """The change that a record (not a header) makes. DamagedJournalError for anything that no writer writes."""
-    cls, fields = _CODECS[header.kind]
     try:
         values = unpack(
             meta, array_max=_FIELDS_MAX, map_max=MARK_VALUES_MAX, string_bytes_max=PATH_BYTES_MAX, binary_bytes_max=0
         )
-        pairs = zip(fields, values if type(values) is list else (), strict=True)
-        return cast("Change", cls(**{name: check(value) for (name, check), value in pairs}))
-    except (ValueError, SosError) as error:
+        return cast("Change", _SHAPES[header.kind].read(values))
+    except SosError as error:
         raise _senseless(header, error) from error
 
 

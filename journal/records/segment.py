@@ -6,9 +6,10 @@ Which segments make the chain is decided in chain_rules.py from headers alone.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from journal.errors import DamagedJournalError, JournalCode, damaged
 from journal.records.chain_rules import Base, SegmentFacts
@@ -33,6 +34,7 @@ from journal.records.record import (
 )
 from sos_client.wire.errors import ProtocolError
 from sos_client.wire.msgpack_edge import pack, unpack
+from sos_client.wire.shapes import NUMBER, ArrayShape, array_of, exact_bytes, optional, text, whole
 
 if TYPE_CHECKING:
     from journal.volume import Buffer
@@ -115,31 +117,86 @@ class SegmentHeader:
         )
 
 
-def encode_segment_header(header: SegmentHeader) -> bytes:
-    """The meta of a HEADER record."""
-    base = header.base
-    added = (header.paused_ms, header.oldest)[: header.format_version - 1]
-    return pack(
-        [
-            header.format_version,
-            header.volume_id,
-            [_packable(configuration) for configuration in header.membership.configurations],
-            header.epoch,
-            header.holder,
-            [member.identity + member.incarnation for member in sorted(header.granted)],
-            None if base is None else [base.segment, base.end, base.chain],
-            header.trim,
-            header.retention_seconds,
-            header.retention_bytes,
-            header.accepted_loss,
-            *added,
-        ]
+def _keys_of(granted: frozenset[Member]) -> list[bytes]:
+    return [member.identity + member.incarnation for member in sorted(granted)]
+
+
+def _base(segment: str, end: int, chain: bytes) -> Base:
+    parsed = parse_segment_name(segment)
+    if parsed is None or end <= parsed.start:
+        raise ProtocolError("the back-link names no segment, or ends before it begins")
+    return Base(segment=segment, end=end, chain=chain)
+
+
+def _segment_header(
+    format_version: int,
+    volume_id: bytes,
+    configurations: tuple[Configuration, ...],
+    epoch: int,
+    holder: bytes,
+    granted: tuple[bytes, ...],
+    *others: Any,
+) -> SegmentHeader:
+    configuration, *replaced = configurations
+    membership = Membership(configuration=configuration, replaces=replaced[0] if replaced else None)
+    known = {member.identity + member.incarnation: member for member in membership.members}
+    return SegmentHeader(
+        format_version=format_version,
+        volume_id=volume_id,
+        membership=membership,
+        epoch=Epoch(epoch),
+        holder=holder,
+        granted=frozenset(
+            known.get(key, Member(identity=key[:IDENTITY_BYTES], incarnation=key[IDENTITY_BYTES:])) for key in granted
+        ),
+        **dict(zip(_PLAIN_FIELDS, others, strict=True)),
     )
 
 
-def _packable(configuration: Configuration) -> list[object]:
-    members = [[member.identity, member.incarnation, member.address] for member in configuration.members]
-    return [members, configuration.acknowledgements]
+_IDENTITY: Final = exact_bytes(IDENTITY_BYTES)
+_MEMBER: Final = ArrayShape(
+    Member, {"identity": _IDENTITY, "incarnation": _IDENTITY, "address": text(ADDRESS_BYTES_MAX)}, name="member"
+)
+_CONFIGURATION: Final = ArrayShape(
+    Configuration,
+    {
+        "members": array_of(_MEMBER.shape(), MEMBERS_MAX),
+        "acknowledgements": whole(MEMBERS_MAX, minimum=1),
+    },
+    name="configuration",
+)
+_BASE: Final = ArrayShape(
+    _base, {"segment": text(NAME_BYTES), "end": NUMBER, "chain": exact_bytes(CHAIN_BYTES)}, name="base"
+)
+_PLAIN_FIELDS: Final = {
+    "base": optional(_BASE.shape()),
+    "trim": NUMBER,
+    "retention_seconds": NUMBER,
+    "retention_bytes": NUMBER,
+    "accepted_loss": text(LOSS_BYTES_MAX),
+    "paused_ms": whole(NUMBER_MAX, minimum=-NUMBER_MAX),  # since format version 2
+    "oldest": NUMBER,  # since format version 3
+}
+_HEADER: Final = ArrayShape(
+    _segment_header,
+    {
+        "format_version": whole(FORMAT_VERSION, minimum=1),
+        "volume_id": _IDENTITY,
+        "membership.configurations": array_of(_CONFIGURATION.shape(), 2, at_least=1),
+        "epoch": whole(EPOCH_MAX, minimum=1),
+        "holder": exact_bytes(HOLDER_BYTES),
+        "granted": dataclasses.replace(array_of(exact_bytes(2 * IDENTITY_BYTES), 2 * MEMBERS_MAX), writes=_keys_of),
+        **_PLAIN_FIELDS,
+    },
+    name="segment header",
+    by_name=False,
+)
+
+
+def encode_segment_header(header: SegmentHeader) -> bytes:
+    """The meta of a HEADER record."""
+    values = _HEADER.write(header)
+    return pack(values[: len(values) + header.format_version - FORMAT_VERSION])
 
 
 def decode_segment_header(meta: bytes) -> SegmentHeader:
@@ -148,93 +205,16 @@ def decode_segment_header(meta: bytes) -> SegmentHeader:
         values = unpack(
             meta, array_max=2 * MEMBERS_MAX, string_bytes_max=LOSS_BYTES_MAX, binary_bytes_max=2 * IDENTITY_BYTES
         )
-        items = _items(values, None)
-        if items and type(items[0]) is int and items[0] > FORMAT_VERSION:
+        version = values[0] if type(values) is list and values else None
+        if type(version) is int and version > FORMAT_VERSION:
             raise DamagedJournalError(
-                JournalCode.TOO_NEW, f"the segment has format version {items[0]}; use a newer version to read it"
+                JournalCode.TOO_NEW, f"the segment has format version {version}; use a newer version to read it"
             )
-        return _segment_header(items)
+        if type(values) is list and type(version) is int:
+            values += _ADDED[max(0, version - 1) :]
+        return _HEADER.read(values)
     except (ValueError, ProtocolError) as error:
         raise damaged(f"a segment's header makes no sense: {error}") from error
-
-
-def _segment_header(items: list[object]) -> SegmentHeader:
-    format_version = _number(items[0] if items else None, 1, FORMAT_VERSION)
-    items = [*items, *_ADDED[format_version - 1 :]]
-    _, volume_id, configurations, epoch, holder, granted, base, trim, seconds, size, loss, paused, oldest = items
-    configuration, *replaced = (_configuration(value) for value in _items(configurations, None))
-    if len(replaced) > 1:
-        raise ValueError("more than one configuration is being replaced")
-    membership = Membership(configuration=configuration, replaces=replaced[0] if replaced else None)
-    known = {member.identity + member.incarnation: member for member in membership.members}
-    keys = [_exactly(key, 2 * IDENTITY_BYTES) for key in _items(granted, None)]
-    return SegmentHeader(
-        format_version=format_version,
-        volume_id=_exactly(volume_id, IDENTITY_BYTES),
-        membership=membership,
-        epoch=Epoch(_number(epoch, 1, EPOCH_MAX)),
-        holder=_exactly(holder, HOLDER_BYTES),
-        granted=frozenset(
-            known.get(key, Member(identity=key[:IDENTITY_BYTES], incarnation=key[IDENTITY_BYTES:])) for key in keys
-        ),
-        base=None if base is None else _base(base),
-        trim=Lsn(_number(trim)),
-        retention_seconds=_number(seconds),
-        retention_bytes=_number(size),
-        accepted_loss=_text(loss, LOSS_BYTES_MAX),
-        oldest=Lsn(_number(oldest)),
-        paused_ms=_number(paused, -NUMBER_MAX),
-    )
-
-
-def _configuration(value: object) -> Configuration:
-    members, acknowledgements = _items(value, 2)
-    return Configuration(
-        members=tuple(_member(member) for member in _items(members, None)),
-        acknowledgements=_number(acknowledgements, 1, MEMBERS_MAX),
-    )
-
-
-def _member(value: object) -> Member:
-    identity, incarnation, address = _items(value, 3)
-    return Member(
-        identity=_exactly(identity, IDENTITY_BYTES),
-        incarnation=_exactly(incarnation, IDENTITY_BYTES),
-        address=_text(address, ADDRESS_BYTES_MAX),
-    )
-
-
-def _base(value: object) -> Base:
-    name, end, chain = _items(value, 3)
-    segment = _text(name, NAME_BYTES)
-    parsed = parse_segment_name(segment)
-    if parsed is None or _number(end) <= parsed.start:
-        raise ValueError("the back-link names no segment, or ends before it begins")
-    return Base(segment=segment, end=_number(end), chain=_exactly(chain, CHAIN_BYTES))
-
-
-def _items(value: object, count: int | None) -> list[object]:
-    if type(value) is not list or (count is not None and len(value) != count):
-        raise ValueError("an array of another length is expected")
-    return value
-
-
-def _number(value: object, least: int = 0, most: int = NUMBER_MAX) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError("a number is out of range")
-    return value
-
-
-def _text(value: object, bytes_max: int) -> str:
-    if type(value) is not str or len(value.encode()) > bytes_max:
-        raise ValueError("text is too long, or no text")
-    return value
-
-
-def _exactly(value: object, size: int) -> bytes:
-    if type(value) is not bytes or len(value) != size:
-        raise ValueError(f"{size} bytes are expected")
-    return value
 
 
 class SegmentReader:

@@ -6,14 +6,13 @@ is the caller's mistake (MisuseError), found before anything is sent.
 
 from __future__ import annotations
 
-import dataclasses
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from sos_client.wire import messages as m
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, FieldValue, MisuseError, ProtocolError
-from sos_client.wire.fields import IS_IDENTITY, IS_TOKEN, Check, is_refusal_field, is_text
+from sos_client.wire.fields import is_identity, is_refusal_field, is_text, is_token
 from sos_client.wire.frames import FRAME_HEADER, frame_header
 from sos_client.wire.limits import (
     CONTROL_BYTES_MAX,
@@ -29,6 +28,7 @@ from sos_client.wire.limits import (
 )
 from sos_client.wire.messages import Answer, Message, MessageType, Request
 from sos_client.wire.msgpack_edge import pack, unpack
+from sos_client.wire.shapes import ArrayShape, array_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,13 +78,10 @@ _ARRAYS: Final[Mapping[int, type[Any]]] = {
 _TYPE_CODES: Final = {message: code for code, message in _ARRAYS.items()}
 _ANSWER_FIRST: Final = 0x80
 
-
-def _checks(message: type[Any]) -> tuple[tuple[str, Check], ...]:
-    hints = get_type_hints(message, include_extras=True)
-    return tuple((field.name, hints[field.name].__metadata__[0]) for field in dataclasses.fields(message))
-
-
-_CHECKS: Final = {message: _checks(message) for message in _TYPE_CODES}
+_SHAPES: Final[Mapping[type[Any], ArrayShape[Any]]] = {message: ArrayShape.of(message) for message in _TYPE_CODES}
+_LISTING: Final = ArrayShape.of(
+    m.Listing, entries=array_of(_SHAPES[m.ObjectInfo].shape(checked=True), LIST_ENTRIES_MAX)
+)
 
 
 def decode_request(type_code: int, body: Body) -> Request:
@@ -127,14 +124,13 @@ def encode(message: Message) -> bytes:
         case m.Hello():
             return _frame(MessageType.HELLO, _hello_body(message))
         case m.Listing():
-            entries = [_array(entry) for entry in message.entries]
-            return _frame(MessageType.LISTING, pack([entries, message.more]))
+            return _frame(MessageType.LISTING, pack(_LISTING.checked(message)))
         case m.Error():
             return _frame(MessageType.ERROR, _error_body(message))
         case m.Unknown():
             return frame_header(message.type_code, 0)
         case _:
-            return _frame(_TYPE_CODES[type(message)], pack(_array(message)))
+            return _frame(_TYPE_CODES[type(message)], pack(_SHAPES[type(message)].checked(message)))
 
 
 def ack_frame(written: int, synced: int) -> bytes:
@@ -178,15 +174,15 @@ def _decode_hello(body: Body) -> m.Hello:
     if version != PROTOCOL_VERSION:  # the rest of another version's HELLO means nothing to this one
         return m.Hello(version=version, token=None, client="", instance=bytes(IDENTITY_BYTES))
     match unpack(body[_HELLO_HEAD.size :], binary_bytes_max=IDENTITY_BYTES):
-        case [str() as client, bytes() as instance] if IS_IDENTITY(instance):
+        case [str() as client, bytes() as instance] if is_identity(instance):
             return m.Hello(version=version, token=token, client=client, instance=instance)
     raise ProtocolError("HELLO does not end with [client, instance]")
 
 
 def _hello_body(hello: m.Hello) -> bytes:
-    if not 0 <= hello.version <= _VERSION_MAX or not (hello.token is None or IS_TOKEN(hello.token)):
+    if not 0 <= hello.version <= _VERSION_MAX or not (hello.token is None or is_token(hello.token)):
         raise MisuseError(f"a token has {TOKEN_BYTES} bytes and a version fits 16 bits")
-    if not is_text(hello.client) or not IS_IDENTITY(hello.instance):
+    if not is_text(hello.client) or not is_identity(hello.instance):
         raise MisuseError(f"HELLO names a client in at most {TEXT_BYTES_MAX} bytes and an instance in {IDENTITY_BYTES}")
     head = _HELLO_HEAD.pack(hello.version, hello.token is not None, hello.token or _NO_TOKEN)
     return head + pack([hello.client, hello.instance])
@@ -223,42 +219,17 @@ def _error_body(error: m.Error) -> bytes:
 
 
 def _decode_listing(body: Body) -> m.Listing:
-    match unpack(_control(body), array_max=LIST_ENTRIES_MAX):
-        case [list() as entries, bool() as more]:
-            return m.Listing(
-                entries=tuple(cast("m.ObjectInfo", _from_array(m.ObjectInfo, entry)) for entry in entries), more=more
-            )
-    raise ProtocolError("LISTING is not [entries, more]")
+    return _LISTING.read(unpack(_control(body), array_max=LIST_ENTRIES_MAX))
 
 
 def _decode_array(message: type[Any], body: Body) -> Message:
-    return _from_array(message, unpack(_control(body)))
+    return cast("Message", _SHAPES[message].read(unpack(_control(body))))
 
 
 def _control(body: Body) -> Body:
     if len(body) > CONTROL_BYTES_MAX:
         raise ProtocolError(f"a body of {len(body)} bytes; only DATA may have more than {CONTROL_BYTES_MAX}")
     return body
-
-
-def _from_array(message: type[Any], values: object) -> Message:
-    checks = _CHECKS[message]
-    if not isinstance(values, list) or len(values) != len(checks):
-        raise ProtocolError(f"{message.__name__} is an array of {len(checks)} elements")
-    for (name, check), value in zip(checks, values, strict=True):
-        if not check.holds(value):
-            raise ProtocolError(f"{message.__name__}.{name} must be {check.what}")
-    return cast("Message", message(**{name: value for (name, _), value in zip(checks, values, strict=True)}))
-
-
-def _array(message: Any) -> list[object]:
-    values = []
-    for name, check in _CHECKS[type(message)]:
-        value = getattr(message, name)
-        if not check.holds(value):
-            raise MisuseError(f"{type(message).__name__}.{name} must be {check.what}, not {value!r}")
-        values.append(value)
-    return values
 
 
 def _frame(type_code: int, body: bytes) -> bytes:

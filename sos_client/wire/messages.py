@@ -4,7 +4,7 @@ Two kinds travel once per append rather than once per object, `Data` and `Ack`: 
 third of what a frozen dataclass costs to make. Names are plain text here: a name that is not allowed is a refusal
 (BAD_NAME) by whoever answers, not a broken protocol.
 
-The annotations are read at import (they carry the checks of `fields`), so they are not postponed here.
+The annotations are read at import (they carry the shapes of `fields`), so they are not postponed here.
 """
 
 from collections.abc import Mapping

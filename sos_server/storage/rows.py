@@ -2,58 +2,68 @@
 
 Rows lie in the commit log (as payloads of object number 0) and in catalog files. Applying one twice changes nothing,
 which is what recovery rests on. Pure; what rows do to the store's memory is in `contents.py`.
+
+Each field is annotated with what it may be on disk; the annotations are read at import, so they are not postponed here.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Final
+from typing import Annotated, Any, Final
 
 from sos_client.wire.errors import DamagedError, ProtocolError
 from sos_client.wire.msgpack_edge import pack, unpack
+from sos_client.wire.shapes import BINARY, FLAG, TEXT, ArrayShape, Shape, optional, whole
+
+_FLOAT: Final = Shape(what="a float", test="type(it) is float")
+
+Natural = Annotated[int, whole((1 << 64) - 1)]
+Text = Annotated[str, TEXT]
+Binary = Annotated[bytes, BINARY]
+Time = Annotated[float, _FLOAT]
+MaybeTime = Annotated[float | None, optional(_FLOAT)]
+Flag = Annotated[bool, FLAG]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NamespaceMade:
-    number: int
-    name: str
-    incarnation: bytes
+    number: Natural
+    name: Text
+    incarnation: Binary
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claimed:
-    namespace: int
-    epoch: int
-    holder: bytes
+    namespace: Natural
+    epoch: Natural
+    holder: Binary
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ObjectMade:
-    number: int
-    namespace: int
-    name: str
-    epoch: int
+    number: Natural
+    namespace: Natural
+    name: Text
+    epoch: Natural
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EpochRaised:
     """An append under a newer claim began."""
 
-    number: int
-    epoch: int
+    number: Natural
+    epoch: Natural
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ObjectSealed:
-    number: int
-    size: int
-    crc: int
-    time: float
+    number: Natural
+    size: Natural
+    crc: Natural
+    time: Time
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ObjectDeleted:
-    number: int
+    number: Natural
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,16 +73,16 @@ class ObjectState:
     `tail_crc` is the CRC of the last chunk as far as it is filled; `sealed_time` is None while it may grow.
     """
 
-    number: int
-    namespace: int
-    name: str
-    epoch: int
-    size: int
-    crc: int
-    tail_crc: int
-    sealed_time: float | None
-    cut_bytes: int
-    damaged: bool
+    number: Natural
+    namespace: Natural
+    name: Text
+    epoch: Natural
+    size: Natural
+    crc: Natural
+    tail_crc: Natural
+    sealed_time: MaybeTime
+    cut_bytes: Natural
+    damaged: Flag
 
 
 Row = NamespaceMade | Claimed | ObjectMade | EpochRaised | ObjectSealed | ObjectDeleted | ObjectState
@@ -88,40 +98,28 @@ KINDS: Final[dict[int, type[Row]]] = {
     7: ObjectState,
 }
 _NUMBERS: Final = {kind: number for number, kind in KINDS.items()}
-_FIELDS: Final = {kind: tuple(field.name for field in dataclasses.fields(kind)) for kind in _NUMBERS}
-_TYPES: Final[dict[str, type | tuple[type, ...]]] = {
-    "name": str,
-    "incarnation": bytes,
-    "holder": bytes,
-    "time": float,
-    "sealed_time": (float, type(None)),
-    "damaged": bool,
-}
+_SHAPES: Final[dict[type[Row], ArrayShape[Any]]] = {kind: ArrayShape.of(kind) for kind in _NUMBERS}
 
 
 def encode_row(row: Row) -> bytes:
     """The row's kind and fields as one msgpack array."""
     kind = type(row)
-    return pack([_NUMBERS[kind], *[getattr(row, name) for name in _FIELDS[kind]]])
+    return pack([_NUMBERS[kind], *_SHAPES[kind].write(row)])
 
 
 def decode_row(data: bytes | memoryview) -> Row:
     """The row, or DamagedError. A kind that is not known is damage, too: new kinds come with a new version."""
     try:
-        value = unpack(data)
+        row: Row = _read(unpack(data))
     except ProtocolError as error:
         raise DamagedError(f"not a catalog row: {error}") from error
-    if not isinstance(value, list) or not value or not isinstance(value[0], int):
-        raise DamagedError("not a catalog row: no kind")
+    return row
+
+
+def _read(value: object) -> Any:
+    if type(value) is not list or not value or type(value[0]) is not int:
+        raise ProtocolError("no kind")
     kind = KINDS.get(value[0])
-    if kind is None or len(value) != 1 + len(_FIELDS[kind]):
-        raise DamagedError(f"not a catalog row: kind {value[0]} with {len(value) - 1} fields")
-    for name, field in zip(_FIELDS[kind], value[1:], strict=True):
-        expected = _TYPES.get(name)
-        if not (isinstance(field, expected) if expected else _is_natural(field)):
-            raise DamagedError(f"not a catalog row: {kind.__name__}.{name}")
-    return kind(*value[1:])
-
-
-def _is_natural(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if kind is None:
+        raise ProtocolError(f"kind {value[0]} with {len(value) - 1} fields")
+    return _SHAPES[kind].read(value[1:])

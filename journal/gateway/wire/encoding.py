@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
+from journal.gateway.wire.bodies import PLAIN
 from journal.gateway.wire.messages import FileMessageType
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import MisuseError
@@ -14,9 +15,7 @@ from sos_client.wire.frames import frame_header
 from sos_client.wire.msgpack_edge import pack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from journal.volume import Buffer, FileStatus, PathClaim, VolumeDescription
+    from journal.volume import Buffer, FileStatus
 
 HELLO_HEAD: Final = Struct(f">HB{limits.TOKEN_BYTES}s")
 META_BYTES: Final = Struct(">I")
@@ -36,8 +35,8 @@ def encode(message: m.Message) -> bytes:
         return _encode_data(message)
     if type(message) is m.HelloRequest:
         return _encode_hello(message)
-    type_code, values = _ARRAYS[type(message)]
-    return _framed(type_code, pack(values(message)))
+    type_code, shape = _ARRAYS[type(message)]
+    return _framed(type_code, pack(shape.write(message)))
 
 
 def encode_status(epoch: int, status: FileStatus) -> bytes:
@@ -56,7 +55,7 @@ def _encode_put(put: m.PutRequest) -> bytes:
     payload = put.payload
     if len(payload) > limits.PIECE_BYTES_MAX:
         raise MisuseError(f"a PUT carries at most {limits.PIECE_BYTES_MAX} bytes, not {len(payload)}: stream the file")
-    meta = pack([put.path, put.overwrite, crc32c(payload), _stamp_values(put.stamp), put.modified_ms])
+    meta = pack([put.path, put.overwrite, crc32c(payload), m.STAMP.write(put.stamp), put.modified_ms])
     return _framed_with_payload(FileMessageType.PUT, meta, payload)
 
 
@@ -64,7 +63,7 @@ def _encode_append(append: m.AppendRequest) -> bytes:
     payload = append.payload
     if not 0 < len(payload) <= limits.PIECE_BYTES_MAX:
         raise MisuseError(f"an APPEND carries 1 to {limits.PIECE_BYTES_MAX} bytes, not {len(payload)}")
-    values = [append.path, append.size, append.modified_ms, crc32c(payload), _stamp_values(append.stamp)]
+    values = [append.path, append.size, append.modified_ms, crc32c(payload), m.STAMP.write(append.stamp)]
     return _framed_with_payload(FileMessageType.APPEND, pack(values), payload)
 
 
@@ -85,60 +84,4 @@ def _framed(type_code: int, body: bytes) -> bytes:
     return frame_header(type_code, len(body)) + body
 
 
-def _stamp_values(stamp: m.Stamp) -> list[object]:
-    pair = None if stamp.claim is None else _claim_values(stamp.claim)
-    return [stamp.operation.client, stamp.operation.sequence, pair, stamp.epoch_seen]
-
-
-def _claim_values(claim: PathClaim) -> tuple[str, int]:
-    return claim.application, claim.start_time
-
-
-def _status_values(status: FileStatus) -> tuple[object, ...]:
-    return (status.path, status.is_directory, status.size, status.modified_ms)
-
-
-def _description_values(description: VolumeDescription) -> tuple[object, ...]:
-    return (description.servers, description.retention_seconds, description.retention_bytes)
-
-
-_ARRAYS: Final[dict[type, tuple[FileMessageType, Callable[[Any], list[object]]]]] = {
-    m.OpenRequest: (FileMessageType.OPEN, lambda o: [o.volume, o.epoch_seen]),
-    m.WriteOpenRequest: (
-        FileMessageType.WRITE_OPEN,
-        lambda o: [o.path, o.overwrite, _stamp_values(o.stamp), o.modified_ms],
-    ),
-    m.WriteCommitRequest: (FileMessageType.WRITE_COMMIT, lambda o: [o.size]),
-    m.WriteCancelRequest: (FileMessageType.WRITE_CANCEL, lambda _: []),
-    m.ReadRequest: (FileMessageType.READ, lambda o: [o.path, o.offset, o.length, o.modified_ms, o.epoch_seen]),
-    m.StatRequest: (FileMessageType.STAT, lambda o: [o.path, o.epoch_seen]),
-    m.ListRequest: (FileMessageType.LIST, lambda o: [o.path, o.after, o.limit, o.epoch_seen]),
-    m.MkdirsRequest: (FileMessageType.MKDIRS, lambda o: [o.path, _stamp_values(o.stamp)]),
-    m.DeleteRequest: (FileMessageType.DELETE, lambda o: [o.path, o.recursive, _stamp_values(o.stamp)]),
-    m.RenameRequest: (FileMessageType.RENAME, lambda o: [o.source, o.target, o.overwrite, _stamp_values(o.stamp)]),
-    m.ClaimRequest: (FileMessageType.CLAIM, lambda o: [o.path, _stamp_values(o.stamp)]),
-    m.MarkRequest: (FileMessageType.MARK, lambda o: [o.values, _stamp_values(o.stamp)]),
-    m.PinRequest: (FileMessageType.PIN, lambda o: [o.name, o.lsn, o.seconds, _stamp_values(o.stamp)]),
-    m.DescribeRequest: (FileMessageType.DESCRIBE, lambda o: [o.epoch_seen]),
-    m.ClaimsRequest: (FileMessageType.CLAIMS, lambda o: [o.after, o.limit, o.epoch_seen]),
-    m.ReleaseRequest: (FileMessageType.RELEASE, lambda o: [o.path, _stamp_values(o.stamp)]),
-    m.PingRequest: (FileMessageType.PING, lambda o: [o.number]),
-    m.QuitRequest: (FileMessageType.QUIT, lambda _: []),
-    m.WelcomeAnswer: (
-        FileMessageType.WELCOME,
-        lambda o: [o.version, o.service, o.frame_bytes_max, o.piece_bytes_max, o.time_ms],
-    ),
-    m.OpenedAnswer: (FileMessageType.OPENED, lambda o: [o.epoch, o.volume]),
-    m.DoneAnswer: (FileMessageType.DONE, lambda o: [o.epoch, o.applied]),
-    m.PageAnswer: (FileMessageType.PAGE, lambda o: [o.epoch, [_status_values(entry) for entry in o.entries], o.more]),
-    m.DescriptionAnswer: (FileMessageType.DESCRIPTION, lambda o: [o.epoch, *_description_values(o.description)]),
-    m.ClaimPageAnswer: (
-        FileMessageType.CLAIM_PAGE,
-        lambda o: [o.epoch, [[path, _claim_values(claim)] for path, claim in o.claims], o.more],
-    ),
-    m.ReadEndAnswer: (FileMessageType.READ_END, lambda o: [o.epoch, o.next_offset]),
-    m.WaitingAnswer: (FileMessageType.WAITING, lambda o: [o.epoch, o.waited_ms]),
-    m.PongAnswer: (FileMessageType.PONG, lambda o: [o.epoch, o.number, o.time_ms]),
-    m.ByeAnswer: (FileMessageType.BYE, lambda _: []),
-    m.RefusalAnswer: (FileMessageType.ERROR, lambda o: [o.epoch, o.code, o.message, o.fields]),
-}
+_ARRAYS: Final = {message: (int(message.type_code), shape) for message, shape in PLAIN.items()}

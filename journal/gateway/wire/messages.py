@@ -1,17 +1,35 @@
-"""The messages of the file protocol as values, and their type codes. Bytes: encoding.py, decoding.py, PROTOCOL.md.
+"""The messages of the file protocol as values, and their type codes. Bytes: encoding.py, decoding.py. Pure.
 
-A streamed write (WRITE_OPEN, DATA…, then WRITE_COMMIT or WRITE_CANCEL) is one request made of several frames.
+The body of most is the msgpack array of the fields, in order, each annotated with its shape (elements.py). A streamed
+write (WRITE_OPEN, DATA…, then WRITE_COMMIT or WRITE_CANCEL) is one request made of several frames.
+
+The annotations are read at import, so they are not postponed here.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import Annotated, ClassVar, Final
 
-if TYPE_CHECKING:
-    from journal.errors import FieldValue
-    from journal.volume import Buffer, ClaimedPath, FileStatus, MarkValue, OperationId, PathClaim, VolumeDescription
+from journal.errors import FieldValue
+from journal.gateway.wire import limits
+from journal.gateway.wire.elements import (
+    CLAIM,
+    INSTANCE,
+    ClaimedPaths,
+    Flag,
+    Instance,
+    Limit,
+    MaybeNumber,
+    MaybeText,
+    Number,
+    Status,
+    Statuses,
+    Text,
+    pairs,
+)
+from journal.volume import Buffer, MarkValue, OperationId, PathClaim, VolumeDescription
+from sos_client.wire.errors import ProtocolError
+from sos_client.wire.shapes import NUMBER, ArrayShape, Shape, optional
 
 
 class FileMessageType(IntEnum):
@@ -62,256 +80,315 @@ class Stamp:
     claim: PathClaim | None
     epoch_seen: int
 
+    @classmethod
+    def of(cls, client: bytes, sequence: int, claim: PathClaim | None, epoch_seen: int) -> "Stamp":
+        return cls(operation=OperationId(client, sequence), claim=claim, epoch_seen=epoch_seen)
+
+
+STAMP_FIELDS: Final = {
+    "operation.client": INSTANCE,
+    "operation.sequence": NUMBER,
+    "claim": optional(CLAIM.shape()),
+    "epoch_seen": NUMBER,
+}
+STAMP: Final = ArrayShape(Stamp.of, STAMP_FIELDS, name="stamp", by_name=False)
+
+
+def _claiming(value: object) -> Stamp:
+    stamp = STAMP.read(value)
+    if stamp.claim is None:
+        raise ProtocolError("a CLAIM or RELEASE without the claim")
+    return stamp
+
+
+StampField = Annotated[Stamp, STAMP.shape()]
+ClaimingStamp = Annotated[Stamp, Shape(what="a stamp with a claim", reads=_claiming, writes=STAMP.write)]
+MarkValues = Annotated[tuple[tuple[str, MarkValue], ...], pairs(limits.MARK_VALUES_MAX, (str, int))]
+RefusalFields = Annotated[
+    tuple[tuple[str, FieldValue], ...], pairs(limits.ERROR_FIELDS_MAX, (int, str, bytes, bool, type(None)))
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelloRequest:
-    version: int
+    type_code: ClassVar = FileMessageType.HELLO
+    version: Number
     token: bytes | None
-    client: str
-    instance: bytes
+    client: Text
+    instance: Instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
-    volume: str
-    epoch_seen: int
+    type_code: ClassVar = FileMessageType.OPEN
+    volume: Text
+    epoch_seen: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutRequest:
     """`modified_ms` not None keeps a time from elsewhere (import, restore, fork)."""
 
-    path: str
-    overwrite: bool
-    stamp: Stamp
+    type_code: ClassVar = FileMessageType.PUT
+    path: Text
+    overwrite: Flag
+    stamp: StampField
     payload: Buffer
-    modified_ms: int | None = None
+    modified_ms: MaybeNumber = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRequest:
     """Adds to the file that has this size and time; both change with whatever somebody else does to it."""
 
-    path: str
-    size: int
-    modified_ms: int
-    stamp: Stamp
+    type_code: ClassVar = FileMessageType.APPEND
+    path: Text
+    size: Number
+    modified_ms: Number
+    stamp: StampField
     payload: Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOpenRequest:
-    path: str
-    overwrite: bool
-    stamp: Stamp
-    modified_ms: int | None = None
+    type_code: ClassVar = FileMessageType.WRITE_OPEN
+    path: Text
+    overwrite: Flag
+    stamp: StampField
+    modified_ms: MaybeNumber = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileData:
     """File bytes in either direction; `offset` is where in the file they belong."""
 
-    offset: int
+    type_code: ClassVar = FileMessageType.DATA
+    offset: Number
     payload: Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteCommitRequest:
-    size: int
+    type_code: ClassVar = FileMessageType.WRITE_COMMIT
+    size: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteCancelRequest:
-    pass
+    type_code: ClassVar = FileMessageType.WRITE_CANCEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
     """`modified_ms` not None: refuse with CHANGED unless the file is still that one (for reads in several requests)."""
 
-    path: str
-    offset: int
-    length: int | None
-    modified_ms: int | None
-    epoch_seen: int
+    type_code: ClassVar = FileMessageType.READ
+    path: Text
+    offset: Number
+    length: MaybeNumber
+    modified_ms: MaybeNumber
+    epoch_seen: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatRequest:
-    path: str
-    epoch_seen: int
+    type_code: ClassVar = FileMessageType.STAT
+    path: Text
+    epoch_seen: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    path: str
-    after: str
-    limit: int
-    epoch_seen: int
+    type_code: ClassVar = FileMessageType.LIST
+    path: Text
+    after: Text
+    limit: Limit
+    epoch_seen: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MkdirsRequest:
-    path: str
-    stamp: Stamp
+    type_code: ClassVar = FileMessageType.MKDIRS
+    path: Text
+    stamp: StampField
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRequest:
-    path: str
-    recursive: bool
-    stamp: Stamp
+    type_code: ClassVar = FileMessageType.DELETE
+    path: Text
+    recursive: Flag
+    stamp: StampField
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenameRequest:
-    source: str
-    target: str
-    overwrite: bool
-    stamp: Stamp
+    type_code: ClassVar = FileMessageType.RENAME
+    source: Text
+    target: Text
+    overwrite: Flag
+    stamp: StampField
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
     """Claims `path` for the stamp's claim, which must be there."""
 
-    path: str
-    stamp: Stamp
+    type_code: ClassVar = FileMessageType.CLAIM
+    path: Text
+    stamp: ClaimingStamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinRequest:
     """Keep a moment from being cleaned for a while; `seconds` 0 releases it."""
 
-    name: str
-    lsn: int
-    seconds: int
-    stamp: Stamp
+    type_code: ClassVar = FileMessageType.PIN
+    name: Text
+    lsn: Number
+    seconds: Number
+    stamp: StampField
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRequest:
-    values: tuple[tuple[str, MarkValue], ...]
-    stamp: Stamp
+    type_code: ClassVar = FileMessageType.MARK
+    values: MarkValues
+    stamp: StampField
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeRequest:
-    epoch_seen: int
+    type_code: ClassVar = FileMessageType.DESCRIBE
+    epoch_seen: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsRequest:
     """`after` None: from the start."""
 
-    after: str | None
-    limit: int
-    epoch_seen: int
+    type_code: ClassVar = FileMessageType.CLAIMS
+    after: MaybeText
+    limit: Limit
+    epoch_seen: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequest:
     """Ends the claim on `path`, which must be the stamp's."""
 
-    path: str
-    stamp: Stamp
+    type_code: ClassVar = FileMessageType.RELEASE
+    path: Text
+    stamp: ClaimingStamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PingRequest:
-    number: int
+    type_code: ClassVar = FileMessageType.PING
+    number: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuitRequest:
-    pass
+    type_code: ClassVar = FileMessageType.QUIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WelcomeAnswer:
-    version: int
-    service: bytes
-    frame_bytes_max: int
-    piece_bytes_max: int
-    time_ms: int
+    type_code: ClassVar = FileMessageType.WELCOME
+    version: Number
+    service: Instance
+    frame_bytes_max: Number
+    piece_bytes_max: Number
+    time_ms: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedAnswer:
-    epoch: int
-    volume: str
+    type_code: ClassVar = FileMessageType.OPENED
+    epoch: Number
+    volume: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusAnswer:
     """Answers PUT, WRITE_COMMIT and STAT, and comes first in the answer to READ."""
 
-    epoch: int
-    status: FileStatus
+    type_code: ClassVar = FileMessageType.STATUS
+    epoch: Number
+    status: Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoneAnswer:
     """Answers the other changes; `applied` is False only when DELETE or RELEASE found nothing."""
 
-    epoch: int
-    applied: bool
+    type_code: ClassVar = FileMessageType.DONE
+    epoch: Number
+    applied: Flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAnswer:
-    epoch: int
-    entries: tuple[FileStatus, ...]
-    more: bool
+    type_code: ClassVar = FileMessageType.PAGE
+    epoch: Number
+    entries: Statuses
+    more: Flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescriptionAnswer:
-    epoch: int
+    type_code: ClassVar = FileMessageType.DESCRIPTION
+    epoch: Number
     description: VolumeDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPageAnswer:
-    epoch: int
-    claims: tuple[ClaimedPath, ...]
-    more: bool
+    type_code: ClassVar = FileMessageType.CLAIM_PAGE
+    epoch: Number
+    claims: ClaimedPaths
+    more: Flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEndAnswer:
-    epoch: int
-    next_offset: int
+    type_code: ClassVar = FileMessageType.READ_END
+    epoch: Number
+    next_offset: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingAnswer:
     """Not an answer: the service is alive and still works on the request."""
 
-    epoch: int
-    waited_ms: int
+    type_code: ClassVar = FileMessageType.WAITING
+    epoch: Number
+    waited_ms: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PongAnswer:
-    epoch: int
-    number: int
-    time_ms: int
+    type_code: ClassVar = FileMessageType.PONG
+    epoch: Number
+    number: Number
+    time_ms: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByeAnswer:
-    pass
+    type_code: ClassVar = FileMessageType.BYE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalAnswer:
     """`code` is a plain number, so that a client can carry one that it does not know."""
 
-    epoch: int
-    code: int
-    message: str
-    fields: tuple[tuple[str, FieldValue], ...] = field(default=())
+    type_code: ClassVar = FileMessageType.ERROR
+    epoch: Number
+    code: Number
+    message: Text
+    fields: RefusalFields = ()
 
 
 Request = (

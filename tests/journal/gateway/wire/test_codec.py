@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.errors import JournalCode
-from journal.gateway.wire import elements, limits
+from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.decoding import decode_answer, decode_request
-from journal.gateway.wire.elements import stamp_parts
 from journal.gateway.wire.encoding import encode
 from journal.volume import ClaimedPath, FileStatus, OperationId, PathClaim, VolumeDescription
 from sos_client.wire.errors import MisuseError, ProtocolError
 from sos_client.wire.frames import FrameSplitter
+from sos_client.wire.msgpack_edge import pack
 
 ROOT = Path(__file__).parents[4]
 VECTORS = json.loads((ROOT / "tests/vectors/gateway_messages.json").read_text())
@@ -295,10 +295,11 @@ def test_a_request_with_one_byte_changed_is_a_message_or_the_one_error(
 @pytest.mark.parametrize("value", [[b"short", 1, None, 0], [1, 1, None, 0], [bytes(16), 1, None], [bytes(16), 1, 5, 0]])
 def test_what_is_no_stamp(value: list[object]) -> None:
     with pytest.raises(ProtocolError):
-        stamp_parts(value)
+        m.STAMP.read(value)
 
 
 @pytest.mark.parametrize("value", ["a:7400", None, ["a:7400", 1]])
 def test_what_is_no_list_of_texts(value: object) -> None:
+    body = pack([1, value, 0, 0])
     with pytest.raises(ProtocolError):
-        elements.texts(value)
+        decode_answer(m.FileMessageType.DESCRIPTION, memoryview(body))
