@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.stages import AGAIN_MAX, STAGES, Outcome, Stage, passes
 
 ROOT = Path(__file__).resolve().parent.parent
 FINE = "def test_it():\n    pass\n"
-WRONG = 'def test_it():\n    assert 0, "python -m tests.simulation --half journal --seeds 7..7 --trace"\n'
+WRONG = "def test_it():\n    assert 0\n"
 ONCE = "def test_it(request):\n    seen = request.path.with_suffix('.seen')\n    first = not seen.exists()\n"
 ONCE += "    seen.touch()\n    assert not first\n"
 ENDLESS = "import time\ndef test_it():\n    time.sleep(600)\n"
@@ -40,10 +41,27 @@ def test_two_parts_run_each_test_once_and_both_totals_are_there(tmp_path: Path, 
     assert outcome.text().splitlines()[-1].startswith("1 passed, 2 deselected in ")
 
 
-def test_what_fails_twice_is_wrong_and_says_how_to_see_it_again(tmp_path: Path, outcome: Outcome) -> None:
+def test_what_fails_twice_is_wrong(tmp_path: Path, outcome: Outcome) -> None:
     assert not passes(stage(tmp_path, FINE, WRONG), outcome)
-    assert "== see it again: python -m tests.simulation --half journal --seeds 7..7 --trace" in outcome.text()
+    assert [summary.partition(" in ")[0] for summary in outcome.summaries] == [
+        "tried: 1 failed, 1 passed",
+        "tried, once more what has failed: 1 failed",
+    ]
     assert outcome.text().splitlines()[-1].startswith("1 failed")
+
+
+@pytest.mark.parametrize("command", ["make chaos ARGS=--seed=7", "python -m tests.chaos.connectors --seed 7"])
+def test_how_to_see_it_again_is_said(command: str, tmp_path: Path, outcome: Outcome) -> None:
+    assert not passes(stage(tmp_path, FINE, f"def test_it():\n    assert 0, '{command}'\n"), outcome)
+    assert f"== see it again: {command}" in outcome.text()
+
+
+def test_what_a_seed_has_shown_is_wrong_at_once(tmp_path: Path, outcome: Outcome) -> None:
+    command = "python -m tests.simulation --half journal --seeds 7..7 --trace"
+    once = ONCE.replace("assert not first", f"assert not first, '{command}'")
+    assert not passes(stage(tmp_path, FINE, once), outcome)
+    assert f"== see it again: {command}" in outcome.text()
+    assert len(outcome.summaries) == 1
 
 
 @pytest.mark.parametrize("parts", [1, 2])
@@ -62,16 +80,31 @@ def test_too_many_of_them_are_wrong(tmp_path: Path, outcome: Outcome) -> None:
 def test_a_stage_ends_when_there_is_no_time_left(tmp_path: Path, outcome: Outcome) -> None:
     outcome.seconds_left = 3.0
     assert not passes(stage(tmp_path, ENDLESS), outcome)
+    assert outcome.summaries[0].startswith("tried: no time left, ")
+    assert "== tried: no time left, " in outcome.text()
 
 
 def test_every_test_but_soaking_is_in_one_stage() -> None:
-    quick, computing, slow, *others = STAGES
-    assert [one.name for one in STAGES] == ["quick", "computing", "slow", "chaos", "spark"]
-    assert all("not soak" in one.markers for one in STAGES)
-    assert all(f"not {one.name}" in quick.markers for one in (slow, *others))
+    """Whatever marks a test has. Of the two stages with the same marks one runs the folders that the other leaves."""
+    stages_by_name = {one.name: one for one in STAGES}
+    assert list(stages_by_name) == ["quick", "computing", "slow", "alone", "chaos", "spark"]
+    computing, slow = stages_by_name.pop("computing"), stages_by_name["slow"]
     assert computing.markers == slow.markers
     assert slow.options == tuple(f"--ignore={path}" for path in computing.paths)
     assert all((ROOT / path).exists() for path in computing.paths)
+    kinds = ("slow", "spark", "chaos", "alone", "soak")
+    for chosen in itertools.product([False, True], repeat=len(kinds)):
+        marks = dict(zip(kinds, chosen, strict=True))
+        if marks["alone"] and not (marks["slow"] or marks["spark"]):
+            continue  # what is quick is run beside others
+        homes = [one.name for one in stages_by_name.values() if eval(one.markers, {}, marks)]
+        assert len(homes) == (0 if marks["soak"] else 1), (marks, homes)
+
+
+def test_what_measures_is_slow() -> None:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert text.count("mark." + "alone") <= text.count("mark.slow") + text.count("mark.spark"), path
 
 
 def test_parts_may_divide_one_module(tmp_path: Path, outcome: Outcome) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.browser.pages import Page
     from tests.system.service_process import Cluster
 
-pytestmark = [needs_browser, pytest.mark.slow]
+pytestmark = [needs_browser, pytest.mark.slow, pytest.mark.alone]
 WIDTHS = (320, 1200)
 
 

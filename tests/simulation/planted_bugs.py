@@ -19,6 +19,8 @@ from tests.simulation.runner import HALVES, simulate_in_order
 from tests.simulation.server_bugs import SERVER_BUGS
 
 if TYPE_CHECKING:
+    from multiprocessing.pool import Pool
+
     from tests.simulation.planting import PlantedBug
     from tests.simulation.report import RunReport
 
@@ -60,13 +62,15 @@ def published_table() -> str:
     return DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
 
 
-def catch(half: str, bug: PlantedBug, *, workers: int | None = None, first: int | None = None) -> Catch:
-    """Run seeds, `first` and then all from 0 on, until one breaks a promise."""
+def catch_at(half: str, bug: PlantedBug, seed: int, process: Pool) -> Catch | None:
+    """Run one seed; None if it breaks no promise."""
+    report = process.apply(simulate_with, (half, bug.name, seed))
+    return None if report.violation is None else Catch(half=half, bug=bug, seeds=seed + 1, report=report)
+
+
+def catch(half: str, bug: PlantedBug, *, workers: int | None = None) -> Catch:
+    """Run seeds, all from 0 on, until one breaks a promise."""
     simulate = partial(simulate_with, half, bug.name)
-    if first is not None:
-        for report in simulate_in_order(simulate, [first], workers=1):
-            if report.violation is not None:
-                return Catch(half=half, bug=bug, seeds=first + 1, report=report)
     for tried, report in enumerate(simulate_in_order(simulate, range(bug.seeds_max), workers), start=1):
         if report.violation is not None:
             return Catch(half=half, bug=bug, seeds=tried, report=report)

@@ -84,7 +84,7 @@ def simulate_in_order(
     simulate: Callable[[int], RunReport], seeds: Iterable[int], workers: int | None = None
 ) -> Iterator[RunReport]:
     """The reports in the order of the seeds. Whoever has seen enough just stops."""
-    with _pool(workers) as pool:
+    with processes(workers) as pool:
         yield from pool.imap(simulate, seeds)
 
 
@@ -99,14 +99,14 @@ def seeds_of_this_commit() -> Iterable[int]:
 
 @contextmanager
 def _reports(half: str, seeds: Iterable[int], workers: int | None) -> Iterator[Iterator[RunReport]]:
-    with _pool(workers) as pool:
+    with processes(workers) as pool:
         yield itertools.chain.from_iterable(
             pool.imap_unordered(HALVES[half], chunk, chunksize=4) for chunk in _chunks(seeds)
         )
 
 
-def _pool(workers: int | None) -> multiprocessing.pool.Pool:
-    """Processes that all hash alike: the order of a set of strings belongs to what a seed must give again."""
+def processes(workers: int | None) -> multiprocessing.pool.Pool:
+    """One for each processor if None. They all hash alike, so that a seed gives the same order of a set again."""
     os.environ["PYTHONHASHSEED"] = HASH_SEED
     return multiprocessing.get_context("spawn").Pool(workers or os.cpu_count(), _begin, maxtasksperchild=200)
 

@@ -87,6 +87,7 @@ async def measure(root: Path, *, pairs: int, batches: int) -> Cost:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_cleaning_costs_writers_little() -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as root:
         cost = await measure(Path(root), pairs=3, batches=120)

@@ -77,6 +77,7 @@ async def index_bytes(address: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 async def test_a_new_machine_serves_from_index_and_tail(tmp_path: Path) -> None:
     received: list[int] = []

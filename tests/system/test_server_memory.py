@@ -86,6 +86,7 @@ async def accepted(server: ServerProcess) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_ten_thousand_idle_connections_cost_little_and_hold_nobody_up(tmp_path: Path) -> None:
     allow_files(12_000)
     flags = configured(tmp_path, "connections_max = 11000\nconnections_per_peer_max = 11000")
@@ -117,6 +118,7 @@ async def test_ten_thousand_silent_connections_are_bounded_by_the_limits(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_a_thousand_readers_share_their_memory(tmp_path: Path) -> None:
     allow_files(4000)
     with serving(tmp_path) as server, ExitStack() as stack:
@@ -150,6 +152,7 @@ def send_some(key: selectors.SelectorKey) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_a_thousand_appenders_share_their_memory(tmp_path: Path) -> None:
     allow_files(4000)
     with serving(tmp_path) as server, ExitStack() as stack:

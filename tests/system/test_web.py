@@ -87,6 +87,7 @@ async def run_batches(cluster: Cluster, count: int, first: int = 0) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_what_the_page_shows_of_a_service(tmp_path: Path) -> None:
     port = free_port()
     web = f"http://127.0.0.1:{port}/"
@@ -249,6 +250,7 @@ def test_a_page_for_everybody_is_refused(tmp_path: Path, flags: list[str]) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 async def test_two_hundred_pages_and_hostile_ones_hold_up_nobody(tmp_path: Path) -> None:
     """Whoever only looks takes a bounded part of the service's memory, and keeps nobody from being served."""
     port = free_port()
