@@ -13,6 +13,7 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 
 from spark_integration.jar import jar_path, java_runtime
+from spark_integration.pyspark_private import connect_to_submitted_jvm, process_jvm, running_context
 
 SHIM_JAR: Final = "sos-spark"
 """How the names of the shim's jars begin."""
@@ -30,12 +31,11 @@ def check_jvm() -> None:
     """
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if is_submitted:
-        pyspark.SparkContext._ensure_initialized()  # noqa: SLF001 - connects to that JVM without starting Spark in it
+        connect_to_submitted_jvm()
     else:
         java_runtime()
         _check_submit_arguments()
-    context = pyspark.SparkContext
-    is_late = context._jvm is not None or context._active_spark_context is not None  # noqa: SLF001
+    is_late = process_jvm() is not None or running_context() is not None
     if not is_late or _jvm_has_shim():
         return
     if is_submitted:
@@ -60,7 +60,7 @@ def _check_submit_arguments() -> None:
 
 def _jvm_has_shim() -> bool:
     """Spark looks for the class in the same way."""
-    jvm = pyspark.SparkContext._jvm  # noqa: SLF001
+    jvm = process_jvm()
     if jvm is None:
         return False
     try:
@@ -75,6 +75,6 @@ def submitted(key: str) -> str | None:
     """A setting given to spark-submit, whose JVM runs already; None in a plain Python process."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return None
-    pyspark.SparkContext._ensure_initialized()  # noqa: SLF001 - connects to that JVM without starting Spark in it
+    connect_to_submitted_jvm()
     value = pyspark.SparkConf().get(key)
     return None if value is None else str(value)

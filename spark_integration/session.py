@@ -13,7 +13,7 @@ import sys
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -35,6 +35,7 @@ from sos_client.settings import SettingsError
 from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
 from spark_integration.driver_jvm import SHIM_JAR, SessionError, check_jvm, submitted
 from spark_integration.jar import jar_path
+from spark_integration.pyspark_private import builder_options, running_context, set_hadoop_setting, share_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,7 +201,7 @@ def _started(wanted: Wanted) -> SparkAccess:
 
 
 def _configured(builder: SparkSession.Builder, access: SparkAccess) -> SparkSession.Builder:
-    options = _options(builder)
+    options = builder_options(builder)
     public = replace(access, token=None)
     for key, value in spark_settings(public, spark_version=pyspark.__version__).items():
         if key == _JARS_SETTING:
@@ -218,12 +219,11 @@ def _with_token(builder: SparkSession.Builder, token: str) -> SparkSession.Build
     class BuilderWithToken(SparkSession.Builder):  # type: ignore[misc]
         def getOrCreate(self) -> SparkSession:  # noqa: N802 - PySpark's name
             session = super().getOrCreate()
-            context = pyspark.SparkContext._active_spark_context  # noqa: SLF001 - a Connect session does not lead there
-            context._jsc.hadoopConfiguration().set(TOKEN_KEY, token)  # noqa: SLF001 - has no public name
+            set_hadoop_setting(running_context(), TOKEN_KEY, token)
             return session
 
     with_token = BuilderWithToken()
-    with_token._options = _options(builder)  # noqa: SLF001
+    share_options(with_token, builder_options(builder))
     return with_token
 
 
@@ -250,7 +250,7 @@ def _for_connect_elsewhere(builder: SparkSession.Builder, volume: str, given: Sp
 
 
 def _target_of(builder: SparkSession.Builder) -> _Target:
-    options = _options(builder)
+    options = builder_options(builder)
     remote = options.get("spark.remote") or os.environ.get("SPARK_REMOTE")
     master = options.get("spark.master") or submitted("spark.master") or os.environ.get("MASTER") or "local[*]"
     return _Target(master=master, remote=remote)
@@ -316,7 +316,7 @@ def _check_listening(listen: str | None, target: _Target, *, insecure: bool) -> 
 
 def _check_running_session(volume: str, service: tuple[str, ...]) -> None:
     """A context that runs keeps the service it was started with; the same again changes nothing."""
-    context = pyspark.SparkContext._active_spark_context  # noqa: SLF001
+    context = running_context()
     if context is None:
         return
     wanted = ",".join(service)
@@ -342,17 +342,12 @@ def _jars_with(shim: str, present: str | None) -> str:
 def _own_host(builder: SparkSession.Builder) -> str:
     """The address under which executors elsewhere reach this host: the one that Spark tells them, if it was told."""
     key = "spark.driver.host"
-    told = _options(builder).get(key) or submitted(key) or os.environ.get("SPARK_LOCAL_IP")
+    told = builder_options(builder).get(key) or submitted(key) or os.environ.get("SPARK_LOCAL_IP")
     if told:
         return str(told)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # sends nothing; tells which of this host's addresses leads outside
         return str(probe.getsockname()[0])
-
-
-def _options(builder: SparkSession.Builder) -> dict[str, Any]:
-    options: dict[str, Any] = builder._options  # noqa: SLF001 - PySpark has no other way to ask a builder
-    return options
 
 
 def _say(text: str) -> None:

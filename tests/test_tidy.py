@@ -342,6 +342,12 @@ def test_nothing_is_kept_that_does_not_belong() -> None:
     assert not stray
 
 
+def test_private_names_of_pyspark_are_in_one_module() -> None:
+    private = re.compile(r"SLF001|\b_j(?:vm|sc|df|sq)\b")
+    found = {name_of(path) for path in SOURCES if private.search(path.read_text(encoding="utf-8"))}
+    assert found == {"spark_integration/pyspark_private.py"}
+
+
 def test_links_in_documents_lead_somewhere() -> None:
     link = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
     for document in tracked("*.md"):

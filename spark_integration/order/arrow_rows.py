@@ -14,6 +14,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_integration.order.errors import OrderError
+from spark_integration.pyspark_private import arrow_batches, is_frame, opened_stream, run_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,27 +33,19 @@ def arrow_schema(frame: DataFrame) -> Any:
 
 def arrow_messages(frame: DataFrame) -> Iterator[bytes]:
     """Every batch, one after the other. OrderError if this is not a DataFrame of the driver's own JVM."""
-    if not hasattr(frame, "_jdf"):
+    if not is_frame(frame):
         raise OrderError("ordered() works where the driver runs, not through Spark Connect")
     context = frame.sparkSession.sparkContext
-    batches = frame._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001 - PySpark hands out whole batches only as a list
+    batches = arrow_batches(frame)
     at_once = TASKS_AT_ONCE * max(1, context.defaultParallelism)
     partitions = batches.getNumPartitions()
     for first in range(0, partitions, at_once):
-        chosen = context._jvm.java.util.ArrayList()  # noqa: SLF001
-        for number in range(first, min(first + at_once, partitions)):
-            chosen.add(number)
-        answer = context._jvm.PythonRDD.runJob(context._jsc.sc(), batches, chosen)  # noqa: SLF001
-        yield from _load(answer)
+        chosen = range(first, min(first + at_once, partitions))
+        yield from _load(run_partitions(frame, batches, chosen))
 
 
 def _load(answer: Any) -> Iterator[bytes]:
-    try:
-        from pyspark.util import _create_local_socket
-    except ImportError:  # Spark 3.5
-        from pyspark.rdd import _create_local_socket
-    opened = _create_local_socket(answer)
-    stream = opened[0] if isinstance(opened, tuple) else opened  # since Spark 4.2 the socket comes with it
+    stream = opened_stream(answer)
     try:
         yield from NoOpSerializer().load_stream(stream)
     finally:

@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from spark_integration.order.errors import OrderError
 from spark_integration.order.plan_verdict import NodeVerdict, PlanVerdict, Rows, Source, verdict_of
 from spark_integration.order.verdict_text import as_text
+from spark_integration.pyspark_private import (
+    execution_of,
+    explained,
+    is_frame,
+    is_query,
+    last_execution,
+    running_batch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +62,7 @@ def preserve_order(
     OrderError says which line of the plan breaks the order, or is not known, and what to do.
     """
     check = OrderCheck(sequence, key_names(key), source, tuple(in_sequence))
-    if hasattr(query_or_frame, "_jsq"):
+    if is_query(query_or_frame):
         check.follow(query_or_frame)
     else:
         check.refuse_unless_kept(check.verdict(query_or_frame))
@@ -87,14 +95,14 @@ class OrderCheck:
 
     def verdict(self, query_or_frame: Any) -> PlanVerdict:
         """Of a DataFrame, or of the last batch of a query. OrderError if there is no plan to judge."""
-        if hasattr(query_or_frame, "_jsq"):
-            execution = query_or_frame._jsq.streamingQuery().lastExecution()  # noqa: SLF001 - PySpark has no name for it
+        if is_query(query_or_frame):
+            execution = last_execution(query_or_frame)
             if execution is None:
                 raise OrderError(
                     "the query has not planned a batch yet: give the DataFrame, or wait for its first batch"
                 )
             return self._of_text(execution.executedPlan().toString())
-        if not hasattr(query_or_frame, "_jdf"):
+        if not is_frame(query_or_frame):
             raise OrderError("order is checked where the driver runs, not through Spark Connect")
         return self._of_frame(query_or_frame)
 
@@ -103,11 +111,10 @@ class OrderCheck:
         if missing:
             raise OrderError(f"there is no column {missing[0]!r} in what leaves; there are {', '.join(frame.columns)}")
         session: SparkSession = frame.sparkSession
-        execution = frame._jdf.queryExecution()  # noqa: SLF001
+        execution = execution_of(frame)
         with _all_columns_shown(session):
             if frame.isStreaming:
-                jvm = session.sparkContext._jvm  # noqa: SLF001
-                found = self._of_text(jvm.PythonSQLUtils.explainString(execution, "simple"))
+                found = self._of_text(explained(session, execution))
             else:
                 batch = _batch_of(session)
                 before = self._of_text(batch.executedPlan().toString()) if batch is not None else None
@@ -174,7 +181,7 @@ class OrderCheck:
 
         session = _session_of(query)
         session.streams.addListener(PlanListener())
-        if query._jsq.streamingQuery().lastExecution() is not None:  # noqa: SLF001
+        if last_execution(query) is not None:
             self.refuse_unless_kept(self.verdict(query))
 
     def stop_unless_kept(self, query: StreamingQuery) -> None:
@@ -196,13 +203,8 @@ def _session_of(query: StreamingQuery) -> SparkSession:
 
 def _batch_of(session: SparkSession) -> Any:
     """The execution of the micro-batch in whose foreachBatch function this is called; None elsewhere."""
-    context = session.sparkContext
-    query = context.getLocalProperty("sql.streaming.queryId")
-    if query is None:
-        return None
-    number = context._jvm.java.util.UUID.fromString(query)  # noqa: SLF001
-    running = session._jsparkSession.sharedState().activeStreamingQueries().get(number)  # noqa: SLF001
-    return running.lastExecution() if running is not None else None
+    query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return None if query is None else running_batch(session, query)
 
 
 @contextlib.contextmanager
