@@ -33,23 +33,22 @@ sealed interface Answer {
 
     record Refusal(long epoch, int code, String message, Map<String, Object> fields) implements Answer {}
 
-    static Answer decode(int type, ByteBuffer body) throws ProtocolException {
-        if (type == 0x25) {
+    static Answer decode(FrameType type, ByteBuffer body) throws ProtocolException {
+        if (type == FrameType.DATA) {
             return data(body);
         }
         MsgpackReader in = new MsgpackReader(body);
         Answer answer =
                 switch (type) {
-                    case 0xa1 -> welcome(in);
-                    case 0xa2 -> opened(in);
-                    case 0xa3 -> status(in);
-                    case 0xa4 -> done(in);
-                    case 0xa5 -> page(in);
-                    case 0xa6 -> readEnd(in);
-                    case 0xa7 -> waiting(in);
-                    case 0xaa -> refusal(in);
-                    default -> throw new ProtocolException(
-                            String.format("an answer of type 0x%02x: is this the port of a journal service?", type));
+                    case WELCOME -> welcome(in);
+                    case OPENED -> opened(in);
+                    case STATUS -> status(in);
+                    case DONE -> done(in);
+                    case PAGE -> page(in);
+                    case READ_END -> readEnd(in);
+                    case WAITING -> waiting(in);
+                    case ERROR -> refusal(in);
+                    default -> throw new ProtocolException("a " + type + " frame where an answer belongs");
                 };
         in.end("an answer");
         return answer;

@@ -54,10 +54,10 @@ final class Frames {
         if (length < 1 || length > Limits.FRAME_BYTES_MAX) {
             throw new ProtocolException("a frame of " + (length & 0xffffffffL) + " bytes: is this a journal service?");
         }
-        int type = in.readUnsignedByte();
+        int code = in.readUnsignedByte();
         byte[] body = new byte[length - 1];
         in.readFully(body);
-        return Answer.decode(type, ByteBuffer.wrap(body));
+        return Answer.decode(FrameType.of(code), ByteBuffer.wrap(body));
     }
 
     static long crc32c(byte[] bytes, int length) {
@@ -80,6 +80,6 @@ final class Frames {
 
     private static void header(Request request, int bodyBytes, DataOutputStream out) throws IOException {
         out.writeInt(1 + bodyBytes);
-        out.writeByte(request.type());
+        out.writeByte(request.type().code());
     }
 }

@@ -1,15 +1,15 @@
 package io.sos.spark.gateway;
 
-/** The requests of the file protocol as values, with their type codes. How they become bytes is {@link Frames}' business. */
+/** The requests of the file protocol as values. {@link Frames} makes bytes of them. */
 sealed interface Request {
-    int type();
+    FrameType type();
 
     /** The msgpack part of the frame's body. */
     void writeTo(MsgpackWriter out);
 
     record Hello(byte[] token, String client, byte[] instance) implements Request {
-        public int type() {
-            return 0x21;
+        public FrameType type() {
+            return FrameType.HELLO;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -18,8 +18,8 @@ sealed interface Request {
     }
 
     record Open(String volume, long epochSeen) implements Request {
-        public int type() {
-            return 0x22;
+        public FrameType type() {
+            return FrameType.OPEN;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -28,8 +28,8 @@ sealed interface Request {
     }
 
     record Put(String path, boolean overwrite, OperationStamp stamp, byte[] payload) implements Request {
-        public int type() {
-            return 0x23;
+        public FrameType type() {
+            return FrameType.PUT;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -42,8 +42,8 @@ sealed interface Request {
     /** Adds the first {@code length} bytes of {@code payload} to the file that has this size and time. */
     record Append(String path, long size, long modifiedMillis, OperationStamp stamp, byte[] payload, int length)
             implements Request {
-        public int type() {
-            return 0x36;
+        public FrameType type() {
+            return FrameType.APPEND;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -53,8 +53,8 @@ sealed interface Request {
     }
 
     record WriteOpen(String path, boolean overwrite, OperationStamp stamp) implements Request {
-        public int type() {
-            return 0x24;
+        public FrameType type() {
+            return FrameType.WRITE_OPEN;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -66,16 +66,16 @@ sealed interface Request {
 
     /** The first {@code length} bytes of {@code payload}, which belong at {@code offset} of the file. */
     record Data(long offset, byte[] payload, int length) implements Request {
-        public int type() {
-            return 0x25;
+        public FrameType type() {
+            return FrameType.DATA;
         }
 
         public void writeTo(MsgpackWriter out) {}
     }
 
     record WriteCommit(long size) implements Request {
-        public int type() {
-            return 0x26;
+        public FrameType type() {
+            return FrameType.WRITE_COMMIT;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -84,8 +84,8 @@ sealed interface Request {
     }
 
     record WriteCancel() implements Request {
-        public int type() {
-            return 0x27;
+        public FrameType type() {
+            return FrameType.WRITE_CANCEL;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -95,8 +95,8 @@ sealed interface Request {
 
     /** {@code modifiedMillis} not null: refused unless the file is still the one of that time. */
     record Read(String path, long offset, long length, Long modifiedMillis, long epochSeen) implements Request {
-        public int type() {
-            return 0x28;
+        public FrameType type() {
+            return FrameType.READ;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -111,8 +111,8 @@ sealed interface Request {
     }
 
     record Stat(String path, long epochSeen) implements Request {
-        public int type() {
-            return 0x29;
+        public FrameType type() {
+            return FrameType.STAT;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -121,8 +121,8 @@ sealed interface Request {
     }
 
     record List(String path, String after, int limit, long epochSeen) implements Request {
-        public int type() {
-            return 0x2a;
+        public FrameType type() {
+            return FrameType.LIST;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -131,8 +131,8 @@ sealed interface Request {
     }
 
     record Mkdirs(String path, OperationStamp stamp) implements Request {
-        public int type() {
-            return 0x2b;
+        public FrameType type() {
+            return FrameType.MKDIRS;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -142,8 +142,8 @@ sealed interface Request {
     }
 
     record Delete(String path, boolean recursive, OperationStamp stamp) implements Request {
-        public int type() {
-            return 0x2c;
+        public FrameType type() {
+            return FrameType.DELETE;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -153,8 +153,8 @@ sealed interface Request {
     }
 
     record Rename(String source, String target, boolean overwrite, OperationStamp stamp) implements Request {
-        public int type() {
-            return 0x2d;
+        public FrameType type() {
+            return FrameType.RENAME;
         }
 
         public void writeTo(MsgpackWriter out) {
@@ -164,8 +164,8 @@ sealed interface Request {
     }
 
     record Claim(String path, OperationStamp stamp) implements Request {
-        public int type() {
-            return 0x2e;
+        public FrameType type() {
+            return FrameType.CLAIM;
         }
 
         public void writeTo(MsgpackWriter out) {

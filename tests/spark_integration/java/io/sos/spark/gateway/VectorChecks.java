@@ -115,14 +115,14 @@ public final class VectorChecks {
         byte[] body = java.util.Arrays.copyOfRange(frame, 5, frame.length);
         for (int size = 0; size < body.length; size++) {
             ByteBuffer part = ByteBuffer.wrap(body, 0, size).slice();
-            thrown(ProtocolException.class, () -> Answer.decode(frame[4] & 0xff, part));
+            thrown(ProtocolException.class, () -> Answer.decode(FrameType.of(frame[4] & 0xff), part));
         }
     }
 
     private static void withJunk(JsonNode vector) {
         byte[] frame = HexFormat.of().parseHex(vector.get("frame").asText());
         byte[] longer = java.util.Arrays.copyOfRange(frame, 5, frame.length + 1);
-        thrown(ProtocolException.class, () -> Answer.decode(frame[4] & 0xff, ByteBuffer.wrap(longer)));
+        thrown(ProtocolException.class, () -> Answer.decode(FrameType.of(frame[4] & 0xff), ByteBuffer.wrap(longer)));
     }
 
     private static Answer read(byte[] frame) throws IOException {
