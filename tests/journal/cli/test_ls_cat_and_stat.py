@@ -72,7 +72,7 @@ def test_stat_says_where_the_bytes_lie(saved: VolumeOnDisk, cli: Cli) -> None:
         (["cat", "sos://payments/q1"], 4, "is a directory"),
         (["cat", "sos://payments/../x"], 2, r"'\.\.'"),
         (["ls", "sos:///x"], 2, "is not a name"),
-        (["ls", "a/b"], 2, "is no location"),
+        (["ls", "a/b"], 2, "is not a location"),
         (["ls", "sos://payments/", "--at", "tomorrow"], 2, "is no moment"),
         (["ls", "sos://payments/", "--at", "999999999"], 3, "not reached yet"),
         (["ls", "sos://payments/", "--at", "batch:77"], 3, "committed batch 77"),
