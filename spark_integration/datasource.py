@@ -11,8 +11,9 @@ Records are read in parallel, a task for each segment. Only the log is asked: no
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import time
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,17 +22,15 @@ import trio
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from journal.checkpoint.batches import BatchHistory
-from journal.cli.locations import parse_location
-from journal.cli.options import Access
-from journal.cli.views import open_copies
 from journal.copies.backups import check_moment
+from journal.copies.opening import open_named_copies
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, refused
 from journal.records.change import CommitChange, decode_change, paths_of
+from journal.records.location import parse_location
 from journal.records.moments import AtLsn, parse_moment
 from journal.records.paths import is_within
 from journal.records.record import Kind, Lsn
-from sos_client.command.profiles import Credentials
 from sos_client.credentials import tls_context, token_of
 from sos_client.net.addresses import split_addresses
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
     from journal.records.record import Record
 
+_log = logging.getLogger(__name__)
 SCHEMAS: Final = {
     "records": (
         "lsn long, end_lsn long, time timestamp, kind string, path string, target string, payload_bytes long, "
@@ -109,21 +109,19 @@ class _Question:
 
     @asynccontextmanager
     async def reader(self) -> AsyncIterator[VolumeReader]:
-        authorities = Path(self.tls_ca) if self.tls_ca else None
-        access = Access(
-            services=(),
-            servers=split_addresses(self.servers),
-            directory=Path(self.directory) if self.directory else None,
-            to_servers=Credentials(
-                token=token_of(Path(self.token_file) if self.token_file else None),
-                tls=tls_context(authorities, wanted=False),
-                insecure=self.insecure,
-            ),
-        )
-        if not access.servers and access.directory is None:
+        servers = split_addresses(self.servers)
+        if not servers and not self.directory:
             raise refused(JournalCode.BAD_REQUEST, "say where the log is, with the option servers or dir")
-        async with AsyncExitStack() as stack:
-            copies = await stack.enter_async_context(open_copies(access, self.volume))
+        opening = open_named_copies(
+            self.volume,
+            servers=servers,
+            directory=Path(self.directory) if self.directory else None,
+            token=token_of(Path(self.token_file) if self.token_file else None),
+            tls=tls_context(Path(self.tls_ca) if self.tls_ca else None, wanted=False),
+            insecure=self.insecure,
+            on_failure=lambda error: _log.warning("%s", error.message),
+        )
+        async with opening as copies:
             yield await open_reader(self.volume, copies)
 
 

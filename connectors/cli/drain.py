@@ -22,8 +22,8 @@ from sos_client.net.dialing import tcp_dial
 from sos_client.wire.errors import SosError
 
 if TYPE_CHECKING:
-    from journal.cli.locations import Location
     from journal.cli.options import Access, Style
+    from journal.records.location import Location
 
 DIAL_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.3

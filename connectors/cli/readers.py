@@ -17,8 +17,8 @@ from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from journal.cli.locations import Location
     from journal.cli.options import Access, Style
+    from journal.records.location import Location
 
 
 @click.group("readers")

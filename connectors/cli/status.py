@@ -13,10 +13,11 @@ from connectors.cli.relay_status import show_relay
 from connectors.ingest import places
 from connectors.ingest.recovery import VolumeFiles, check_format, not_ingest, stored_log, stored_readers
 from connectors.ingest.report import volume_report
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import access_options, style_options
 from journal.cli.views import open_service, open_view
 from journal.errors import JournalCode, JournalError
+from journal.records.location import Location
 from sos_client.command.output import (
     BAD,
     DOUBTFUL,

@@ -8,7 +8,7 @@ import click
 
 from journal.checkpoint.batches import Batch, BatchHistory
 from journal.checkpoint.layout import LogFormatError, batch_of, parse_offsets
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import open_log
 from journal.errors import JournalCode, JournalError, refused
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
     from journal.image.image import Image
     from journal.records.change import Change
+    from journal.records.location import Location
     from journal.records.record import RecordHeader
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.views import open_view
 from sos_client.command.output import print_json
 from sos_client.command.running import run_async
+
+if TYPE_CHECKING:
+    from journal.records.location import Location
 
 
 @click.command()

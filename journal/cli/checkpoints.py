@@ -13,8 +13,8 @@ from sos_client.printable import printable
 from sos_client.wire.errors import ExitCode
 
 if TYPE_CHECKING:
-    from journal.cli.locations import Location
     from journal.cli.views import View
+    from journal.records.location import Location
 
 COLOUR_OF = {Severity.OK: GOOD, Severity.NOTE: GOOD, Severity.WARNING: DOUBTFUL, Severity.FAILURE: BAD}
 EXIT_OF = {

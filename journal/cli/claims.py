@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
@@ -18,6 +18,7 @@ from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.gateway.client.client import RemoteVolume
+    from journal.records.location import Location
     from journal.volume import ClaimedPath
 
 

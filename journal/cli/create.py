@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.errors import JournalCode, refused
 from journal.records.settings import JournalSettings
@@ -13,6 +15,9 @@ from sos_client.command.output import print_json
 from sos_client.command.parameters import Age, Size
 from sos_client.command.running import run_async
 from sos_client.printable import printable
+
+if TYPE_CHECKING:
+    from journal.records.location import Location
 
 
 @click.command()

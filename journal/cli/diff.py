@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
 from journal.cli.views import image_of, open_log
 from journal.errors import JournalError
@@ -18,6 +18,7 @@ from sos_client.wire.errors import ExitCode
 if TYPE_CHECKING:
     from journal.image.image import Image
     from journal.image.nodes import Extent
+    from journal.records.location import Location
 
 _COLOURS = {"added": GOOD, "removed": BAD, "changed": DOUBTFUL}
 

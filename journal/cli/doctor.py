@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from journal.checkpoint.checks import Severity
 from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.views import open_view
 from journal.errors import JournalCode, refused
 from sos_client.command.output import print_json
 from sos_client.command.running import finish, run_async
+
+if TYPE_CHECKING:
+    from journal.records.location import Location
 
 
 @click.command()

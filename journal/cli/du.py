@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from journal.checkpoint.layout import find_checkpoints
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import open_log
 from journal.records.change import ChunkChange, CommitChange, decode_change, paths_of
@@ -19,6 +20,9 @@ from journal.records.record import Kind, Lsn
 from sos_client.command.output import print_json, print_table, progress, size_text
 from sos_client.command.running import run_async
 from sos_client.printable import printable
+
+if TYPE_CHECKING:
+    from journal.records.location import Location
 
 DAY_MS = 86_400_000
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from journal.cli.importing import home_of, is_taken, note_moved, tree_text
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, moment_of, style_options
 from journal.cli.pins import pinned
 from journal.cli.views import LogView, image_of, log_access, open_log, open_service, warn_of_open_end
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from journal.copies.volume_reader import VolumeReader
+    from journal.records.location import Location
     from journal.volume import FileStatus, Volume
 
 _SCRATCH: Final = re.compile(rf"{re.escape(SCRATCH_PREFIX)}[0-9a-f]{{8}}", re.ASCII)

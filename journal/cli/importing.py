@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import open_service
 from journal.errors import JournalCode, JournalError, refused
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from journal.records.location import Location
     from journal.volume import Volume
 
 PIECE_BYTES = 1024 * 1024

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
 from journal.cli.views import open_log
 from journal.records.change import (
@@ -43,6 +43,7 @@ from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
+    from journal.records.location import Location
     from journal.records.record import Record
 
 FOLLOW_SECONDS: Final = 1.0

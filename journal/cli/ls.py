@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.views import open_view
 from sos_client.command.output import print_json, print_table, size_text, time_text
@@ -14,6 +14,7 @@ from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
+    from journal.records.location import Location
     from journal.volume import FileStatus
 
 

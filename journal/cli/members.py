@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import log_access, open_log
 from journal.takeover.membership_change import Wish, change_members, find_member
@@ -16,6 +16,7 @@ from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
+    from journal.records.location import Location
     from journal.records.segment import SegmentHeader
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.cli.locations import parse_location
 from journal.errors import JournalCode, refused
+from journal.records.location import parse_location
 from journal.records.paths import join
 
 if TYPE_CHECKING:

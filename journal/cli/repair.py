@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.log import line_of_record, value_of_record
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import log_access, open_copies, open_log
@@ -22,6 +22,7 @@ from sos_client.wire.errors import ExitCode
 
 if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
+    from journal.records.location import Location
 
 
 _LAST_SEGMENT: Final = (

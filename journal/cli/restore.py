@@ -10,7 +10,7 @@ import click
 import trio
 
 from journal.checkpoint.operator_metadata import checkpoint_of
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.pins import pinned
 from journal.cli.views import View, open_view, warn_of_open_end
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from journal.files.plain_directory import PlannedFile
     from journal.files.plain_tree import PlainTree
+    from journal.records.location import Location
 
 _TARGET = click.Path(path_type=Path, file_okay=False)
 

@@ -13,7 +13,7 @@ from journal.checkpoint.layout import LogFormatError, parse_offsets
 from journal.cli.checkpoints import diagnoses, print_diagnosis
 from journal.cli.claims import all_claims, ask
 from journal.cli.fork import new_file
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
 from journal.cli.output_logs import OutputLog, open_output_log
 from journal.cli.pins import pinned
@@ -29,6 +29,7 @@ from sos_client.printable import printable
 if TYPE_CHECKING:
     from journal.checkpoint.checks import Diagnosis
     from journal.gateway.client.client import RemoteVolume
+    from journal.records.location import Location
 
 SINKS = (
     "file: Spark skips a batch that its _spark_metadata has, without a word: name the output with --file-sink",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from journal.cli.claims import all_claims, ask
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
@@ -17,6 +17,7 @@ from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
+    from journal.records.location import Location
     from journal.volume import ClaimedPath
 
 

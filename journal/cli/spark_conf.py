@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,11 +14,14 @@ from journal.checkpoint.spark_settings import (
     spark_settings,
     tokens_in_clear_to,
 )
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.errors import JournalCode, refused
 from sos_client.command.output import note, print_json
 from sos_client.command.parameters import AddressList
 from sos_client.command.profiles import PROFILE_OPTION, chosen_profile
+
+if TYPE_CHECKING:
+    from journal.records.location import Location
 
 _FORMATS: Final = ("properties", "submit", "json")
 

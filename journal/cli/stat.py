@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.ls import status_json
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.views import LogView, open_view
 from sos_client.command.output import print_json, print_pairs, size_text, time_text
 from sos_client.command.running import run_async
 from sos_client.printable import printable
+
+if TYPE_CHECKING:
+    from journal.records.location import Location
 
 
 @click.command()

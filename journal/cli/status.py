@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import log_access, open_log, open_service, unread_members
 from journal.copies.copies import MemberCopy
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from journal.copies.copies import Copy
     from journal.copies.volume_reader import VolumeReader
     from journal.image.image import Image
+    from journal.records.location import Location
     from journal.records.segment import SegmentHeader
     from journal.volume import VolumeDescription
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import LogView, log_access, open_log, unread_members
 from journal.copies.promise import Verdict, judge
@@ -26,6 +26,7 @@ from sos_client.wire.errors import ExitCode
 
 if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
+    from journal.records.location import Location
 
 COLOUR_OF = {Verdict.OK: GOOD, Verdict.WARNING: DOUBTFUL, Verdict.FAILURE: BAD}
 _EXIT_OF = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -10,10 +10,11 @@ import trio
 
 from journal.cli.options import is_now, moment_of
 from journal.copies.backups import check_moment, is_end_known, shortfall_of
-from journal.copies.copies import MemberCopy, open_directory_copy, open_member_copy
+from journal.copies.copies import MemberCopy
+from journal.copies.opening import open_named_copies
 from journal.copies.range_reading import group_extents, read_group
 from journal.copies.volume_reader import open_reader
-from journal.errors import JournalCode, JournalError, UnavailableError, refused
+from journal.errors import JournalCode, refused
 from journal.files.plain_directory import ContentSource
 from journal.gateway.client.client import ClientSettings, open_volume
 from journal.gateway.wire.answer_checks import Kept
@@ -23,14 +24,15 @@ from sos_client.command.output import note, remark
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
-    from journal.cli.locations import Location
     from journal.cli.options import Access, Style
     from journal.copies.copies import Copy
     from journal.copies.volume_reader import VolumeReader
     from journal.files.plain_directory import PlannedFile
     from journal.gateway.client.client import RemoteVolume
     from journal.image.image import Image
+    from journal.records.location import Location
     from journal.records.moments import Moment
     from journal.volume import FileStatus, Page
     from sos_client.wire.errors import SosError
@@ -138,29 +140,18 @@ class ServiceView:
         return [b"".join([piece async for piece in self.read(file.status.path)]) for file in files]
 
 
-@asynccontextmanager
-async def open_copies(access: Access, volume: str) -> AsyncIterator[list[Copy]]:
+def open_copies(access: Access, volume: str) -> AbstractAsyncContextManager[list[Copy]]:
     """The copies that the options name and that can be opened; UnavailableError if none can."""
-    async with AsyncExitStack() as stack:
-        copies: list[Copy] = []
-        failures: list[JournalError] = []
-        shown = access.to_servers
-        openings = [
-            open_member_copy(address, volume, token=shown.token, tls=shown.tls, insecure=shown.insecure)
-            for address in access.servers
-        ]
-        if access.directory is not None:
-            openings = [open_directory_copy(access.directory, volume), *openings]  # type: ignore[list-item]
-        for opening in openings:
-            try:
-                copies.append(await stack.enter_async_context(opening))
-            except UnavailableError as error:
-                failures.append(error)
-        if failures and not copies:
-            raise failures[0]
-        for failure in failures:
-            note(f"warning: {failure.message}")
-        yield copies
+    shown = access.to_servers
+    return open_named_copies(
+        volume,
+        servers=access.servers,
+        directory=access.directory,
+        token=shown.token,
+        tls=shown.tls,
+        insecure=shown.insecure,
+        on_failure=lambda error: note(f"warning: {error.message}"),
+    )
 
 
 async def log_access(access: Access, volume: str) -> Access:

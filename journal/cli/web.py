@@ -10,7 +10,7 @@ import click
 import trio
 from prometheus_client import CollectorRegistry
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, access_options
 from journal.cli.views import LogView, log_access
 from journal.copies.copies import open_member_copy
@@ -26,6 +26,7 @@ from sos_client.web.endpoint import WebEndpoint
 if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
     from journal.image.image import Image
+    from journal.records.location import Location
 
 
 @click.command()

@@ -1,0 +1,49 @@
+"""The copies of a volume that somebody names, on servers and in a directory, as far as they can be opened."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from journal.copies.copies import open_directory_copy, open_member_copy
+from journal.errors import UnavailableError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from journal.copies.copies import Copy
+    from journal.errors import JournalError
+
+
+@asynccontextmanager
+async def open_named_copies(
+    volume: str,
+    *,
+    servers: Sequence[str],
+    directory: Path | None,
+    token: bytes | None,
+    tls: ssl.SSLContext | None,
+    insecure: bool,
+    on_failure: Callable[[JournalError], None] = lambda _: None,
+) -> AsyncIterator[list[Copy]]:
+    """Those that can be opened; `on_failure` hears why another one cannot. UnavailableError if none can be opened."""
+    openings: list[AbstractAsyncContextManager[Copy]] = []
+    if directory is not None:
+        openings.append(open_directory_copy(directory, volume))
+    openings += [open_member_copy(server, volume, token=token, tls=tls, insecure=insecure) for server in servers]
+    async with AsyncExitStack() as stack:
+        copies: list[Copy] = []
+        failures: list[JournalError] = []
+        for opening in openings:
+            try:
+                copies.append(await stack.enter_async_context(opening))
+            except UnavailableError as error:
+                failures.append(error)
+        if failures and not copies:
+            raise failures[0]
+        for failure in failures:
+            on_failure(failure)
+        yield copies
