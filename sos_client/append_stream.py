@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 WINDOW_BYTES: Final = 8 << 20
 """Bytes sent and not synced, per append: what a resume may have to send again, and what an append keeps in memory."""
 BATCH_BYTES: Final = DATA_BYTES
-"""Small sends that wait behind a slow one go out together, up to about this."""
+"""Small sends that wait after a slow one go out together, up to about this."""
 _NEGOTIATIONS_MAX: Final = 3
 """Once at the size known here, once at the server's, and once for a predecessor that was still being evicted."""
 

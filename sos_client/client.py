@@ -72,7 +72,7 @@ class SosClient:
 
     Every method may raise RefusedError (the server says no, and nothing has changed), ConnectionLostError or
     DeadlineError (after retries; whether it took effect is unknown), HistoryError (another server, or a namespace made
-    anew) and MisuseError. Cancelling a call leaves the client usable.
+    again) and MisuseError. Cancelling a call leaves the client usable.
     """
 
     def __init__(self, pool: ConnectionPool, attempts: Attempts, nursery: trio.Nursery, identity: bytes) -> None:

@@ -90,7 +90,7 @@ class ConnectionPool:
         known = self._incarnations.setdefault(namespace, using.incarnation)
         if known != using.incarnation:
             raise HistoryError(
-                f"namespace {namespace} on {self.address} has been made anew: it was {known.hex()}, it is now"
+                f"namespace {namespace} on {self.address} has been made again: it was {known.hex()}, it is now"
                 f" {using.incarnation.hex()}; what was written to the old one is not there"
             )
         link.namespace = namespace

@@ -25,7 +25,7 @@ class UnsyncedBytes:
         self.end = start
         self.start_crc = prefix_crc
         self._end_crc = prefix_crc
-        self._pieces: deque[tuple[Piece, int | None]] = deque()  # with the object's CRC behind each
+        self._pieces: deque[tuple[Piece, int | None]] = deque()  # with the object's CRC after each
 
     def add(self, piece: Piece) -> None:
         """Take bytes that come next. They are kept as they are, so they must not change."""

@@ -56,7 +56,7 @@ Examples:
 def send_command(files: tuple[Path, ...], **options: Any) -> None:
     """Send files line by line. Ends when everything is acknowledged: durable at the listener.
 
-    A line's id is the offset after it, so that running again goes on where the listener is. Empty lines are no rows.
+    A line's id is the offset after it, so that running again goes on where the listener is. Empty lines are not rows.
 
     A file is known by this host, its directory, its inode and its first line: renamed in its directory it is the same
     stream, and what takes its name is another one. With --name it is known by that name alone.

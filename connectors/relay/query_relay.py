@@ -112,16 +112,17 @@ class QueryRelay:
         """
         history = self.decisions.history
         last = history.last_batch
-        anew = manifest.batch == last and "" not in (manifest.plan, history.plan) and manifest.plan != history.plan
-        if last is not None and (manifest.batch < last or anew) and not self._accept_duplicates:
+        plans = (manifest.plan, history.plan)
+        is_planned_again = manifest.batch == last and "" not in plans and manifest.plan != history.plan
+        if last is not None and (manifest.batch < last or is_planned_again) and not self._accept_duplicates:
             raise _rewound(manifest, last)
-        if manifest.batch != last or anew:
+        if manifest.batch != last or is_planned_again:
             self._rows = BatchRows(self._spool, manifest)
             self._rows.check()
         self._row_count, self._plan = manifest.rows, manifest.plan
         self._outcome, self._failure, self._asked = trio.Event(), None, True
         self._started = trio.current_time()
-        self._obey(self._coordinator.begin(manifest.batch, refusals_max=manifest.attempts, again=anew))
+        self._obey(self._coordinator.begin(manifest.batch, refusals_max=manifest.attempts, again=is_planned_again))
         await self._outcome.wait()
         if self._failure is not None:
             raise self._failure

@@ -253,7 +253,7 @@ class PostgresSink:
                 cursor.executemany(statement.format(self._table, names), [(text,) for text in alike])
 
     def _columns_of(self, text: str) -> tuple[str, ...]:
-        """All, if it names none or is no object: what becomes of it is for the database to say."""
+        """All, if it names none or is not an object: what becomes of it is for the database to say."""
         found = json.loads(text, parse_int=str)  # as long as they like
         named = tuple(column for column in self._columns if isinstance(found, dict) and column in found)
         return named or tuple(self._columns)

@@ -1,4 +1,4 @@
-"""A file as a stream of lines that can be read again: each line's id is the offset behind it.
+"""A file as a stream of lines that can be read again: each line's id is the offset after it.
 
 So the point of reference of its stream is where to go on. A line ends with a line feed, which is not part of it; what
 has none yet is sent when nothing more is expected. Files are read in threads: a slow disk holds nobody up.
@@ -32,7 +32,7 @@ REPLACED_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line, and the offset behind it."""
+    """A line, and the offset after it."""
 
     end: int
     content: bytes

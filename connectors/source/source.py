@@ -77,7 +77,7 @@ class OpenStream:
         """Take a message to be sent; returns when there is room for the next one. Ids grow.
 
         A message up to the point of reference is there already, and is passed over. One without payload moves the point
-        of reference, and is no row for who reads. Raises what ended the source; DeadlineError when the listener has
+        of reference, and is not a row for who reads. Raises what ended the source; DeadlineError when the listener has
         said nothing for too long: the message was taken all the same.
         """
         if self.ends:

@@ -67,7 +67,7 @@ class NotifyAckFrame:
 
 
 class MessageFrame(NamedTuple):
-    """One message of a stream. An empty key is no key. Key and payload may be views: valid until more is received."""
+    """One message of a stream; an empty key is not a key. Key and payload may be views, valid until more comes."""
 
     stream_id: int
     message_id: int

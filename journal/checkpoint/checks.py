@@ -205,7 +205,7 @@ class _Doctor:
                     Severity.FAILURE,
                     f"{path} names a schema file of another place: {address}",
                     "the query does not start with it, or reads that file instead of its own; `import` or `fork` the "
-                    "checkpoint to a new path, which writes the names anew",
+                    "checkpoint to a new path, which rewrites the names",
                     path,
                 )
             elif relative not in self.checkpoint.files:

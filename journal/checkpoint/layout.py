@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOG_BYTES_MAX: Final = (
     16 * 1024 * 1024
-)  # offsets of a source with very many partitions; larger files are no offset logs
+)  # offsets of a source with very many partitions; larger files are not offset logs
 DEFAULT_STORE: Final = "default"  # what Spark calls the only store of an operator, which lies in the partition itself
 
 _LOG: Final = re.compile(r"(.*?)(?:^|/)(offsets|commits)/(\d{1,18})", re.ASCII | re.DOTALL)
@@ -164,7 +164,7 @@ class CommitFile:
 
 
 def parse_offsets(data: bytes) -> OffsetFile:
-    """LogFormatError if this is no offset log (empty, cut short), NewerLogError if it is one of a newer version."""
+    """LogFormatError if this is not an offset log (empty, cut short), NewerLogError if it is one of a newer version."""
     version, lines = log_lines(data, newest=OFFSETS_VERSION)
     first = lines[0] if lines else ""
     metadata = json_object(first) if first not in ("", "-") else {}
@@ -189,7 +189,7 @@ def parse_offsets(data: bytes) -> OffsetFile:
 
 
 def parse_commit(data: bytes) -> CommitFile:
-    """LogFormatError if this is no commit log (empty, cut short), NewerLogError if it is one of a newer version."""
+    """LogFormatError if this is not a commit log (empty, cut short), NewerLogError if it is one of a newer version."""
     _, lines = log_lines(data, newest=COMMITS_VERSION)
     metadata = json_object(lines[0]) if lines and lines[0] else {}
     found: dict[int, tuple[tuple[str, ...], ...]] = {}
@@ -263,7 +263,7 @@ def _decoded(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise LogFormatError("it is no text") from error
+        raise LogFormatError("it is not text") from error
 
 
 def _json(text: str) -> object:

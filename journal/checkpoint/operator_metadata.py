@@ -2,7 +2,7 @@
 
 Pure. It is in state/OPERATOR/_metadata. Version 1 is one file, `metadata`. Version 2 (`transformWithState`) is a file
 for each start of the query, `v2/N`, valid from batch N on. It names the files of the state's schema by whole addresses,
-so a checkpoint that is copied to another place must have them written anew: else the query does not start, or reads
+so a checkpoint that is copied to another place must have them rewritten: else the query does not start, or reads
 the schema of where it came from.
 """
 
@@ -49,7 +49,7 @@ def operator_paths(paths: Iterable[str], *, batch: int | None) -> list[str]:
 
 
 def parse_operator(data: bytes) -> OperatorStores:
-    """LogFormatError if this is no operator's metadata, NewerLogError if it is of a newer version."""
+    """LogFormatError if this is not an operator's metadata, NewerLogError if it is of a newer version."""
     metadata = _metadata_of(data)
     partitions: dict[str, int] = {}
     addresses: list[str] = []
@@ -71,7 +71,7 @@ def parse_operator(data: bytes) -> OperatorStores:
 
 
 def schema_path_of(address: str) -> str | None:
-    """Which file of the checkpoint an address names, wherever the checkpoint was; None if it is no schema file's."""
+    """Which file of the checkpoint an address names, wherever the checkpoint was; None if it is not a schema file's."""
     match = _SCHEMA_FOLDER.search(address)
     return match[1] if match else None
 

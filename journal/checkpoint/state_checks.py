@@ -104,7 +104,7 @@ def _partitions(
 def has_no_key(schema: bytes) -> bool:
     """Whether state/OPERATOR/0/_metadata/schema is of an operator without a key: a total, a limit.
 
-    Java wrote it: the version, the number of pieces of the key's schema, and these, each behind its length.
+    Java wrote it: the version, the number of pieces of the key's schema, and these, each after its length.
     """
     if not schema.startswith(_SCHEMA_OPENING):
         return False
@@ -117,7 +117,7 @@ def has_no_key(schema: bytes) -> bool:
 
 
 def sst_files(data: bytes) -> dict[str, int]:
-    """What a RocksDB zip refers to below SSTs/, with sizes. LogFormatError if it is no such zip."""
+    """What a RocksDB zip refers to below SSTs/, with sizes. LogFormatError if it is not such a zip."""
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             if archive.getinfo("metadata").file_size > ZIP_METADATA_BYTES_MAX:

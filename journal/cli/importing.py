@@ -90,7 +90,7 @@ def note_moved(moved: MovedTree, target: Location) -> None:
     """Say what in a tree is written otherwise than it was, and why."""
     if moved.rewritten:
         files = count_text(len(moved.rewritten), "file")
-        note(f"{files} of operators' metadata name schema files at the old place: written anew for {target}")
+        note(f"{files} of operators' metadata name schema files at the old place: rewritten for {target}")
     for path in moved.unreadable:
         note(f"warning: {path} may name files at the old place, and cannot be read: copied as it is")
 

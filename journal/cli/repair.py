@@ -94,7 +94,7 @@ def _lines_of(report: LossReport, style: Style) -> list[str]:
     if report.reason:
         lines.append(f"because {report.reason}")
         lines.append(
-            f"given up: what lies behind, {size_text(report.bytes_behind)} on the copies that answer; of these changes"
+            f"given up: what follows, {size_text(report.bytes_behind)} on the copies that answer; of these changes"
         )
         lines += [line_of_record(record, style) for record in report.named]
         lines.append(f"{len(report.named)} can be named; of what follows them nothing is known")

@@ -125,7 +125,7 @@ async def _plan(view: View, location: Location) -> Plan:
     if any(checkpoint_of(file.relative) is not None for file in plan.files):
         note(
             "operators' metadata in it (_metadata/v2) names schema files by their present address: a query that starts "
-            "from the directory goes on reading those; `import` and `fork` write the addresses anew"
+            "from the directory goes on reading those; `import` and `fork` rewrite the addresses"
         )
     return plan
 

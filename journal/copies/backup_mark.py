@@ -91,7 +91,7 @@ def _object_of(value: object) -> tuple[str, MarkedObject]:
         case [str(name), int(size), int(crc)] if _OBJECT_NAME.fullmatch(name) and _can_be(size) and _can_be(crc):
             return name, MarkedObject(bytes=size, crc=crc)
         case _:
-            raise _no_mark("it lists what is no object")
+            raise _no_mark("it lists what is not an object")
 
 
 def _can_be(number: int) -> bool:

@@ -26,7 +26,7 @@ _PIECE_BYTES: Final = 4 << 20
 
 
 async def read_mark(copy: DirectoryCopy) -> BackupMark | None:
-    """What the backup must have; None: it is no backup, or one from before there were marks. DAMAGED, TOO_NEW."""
+    """What the backup must have; None: it is not a backup, or one from before there were marks. DAMAGED, TOO_NEW."""
     data = await read_whole(copy, MARK_NAME, MARK_BYTES_MAX)
     return decode_mark(data) if data else None
 

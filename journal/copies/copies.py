@@ -113,7 +113,7 @@ class MemberCopy:
         self.label = label
         self.client = client
         self._volume = volume
-        self._stored_as: dict[str, str] | None = None  # as listed last, of what was written anew
+        self._stored_as: dict[str, str] | None = None  # as listed last, of what was written again
 
     async def list(self) -> dict[str, CopiedObject]:
         with _server_errors(self.label, self._volume):
@@ -136,7 +136,7 @@ class MemberCopy:
                 return await self.client.get(self._volume, stored_as, offset, length)
             except RefusedError as error:
                 if error.code == ErrorCode.NOT_FOUND:
-                    self._stored_as = None  # it may have been written anew since
+                    self._stored_as = None  # it may have been written again since
                     return b""
                 whole = error.fields.get("offset")
                 if error.code == ErrorCode.DAMAGED and isinstance(whole, int) and whole > offset:

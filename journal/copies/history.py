@@ -145,7 +145,7 @@ async def _records_of(
     piece_bytes = PIECE_BYTES if payloads else SKIPPING_PIECE_BYTES
     fed = at.lsn
     while at.lsn < stop:
-        length = min(piece_bytes, stop - fed) if fed < stop else piece_bytes  # the last record may end behind `stop`
+        length = min(piece_bytes, stop - fed) if fed < stop else piece_bytes  # the last record may end after `stop`
         piece = await copy.read(link.segment, fed - link.start, length)
         reader.feed(piece)
         fed = Lsn(fed + len(piece))
@@ -221,7 +221,7 @@ async def _end_of(chain: History, copy: Copy, before: CopyEnd | None) -> CopyEnd
                 async for record in records:
                     end = end.after(record.header, whole=record.header.end_lsn <= limit)
         except JournalError:
-            pass  # what lies behind is this copy's tail or its damage; the records tell which, when they are read
+            pass  # what lies after is this copy's tail or its damage; the records tell which, when they are read
         if end.lsn > link.start:
             return end
     return CopyEnd(lsn=Lsn(0), time_ms=0, acknowledged_lsn=Lsn(0), chain=None)

@@ -59,7 +59,7 @@ async def verified_bytes(
 async def _checked(
     copy: Copy, link: ChainLink, lsn: Lsn, chain: ChainHash | None, end: int
 ) -> AsyncGenerator[tuple[bytes, Lsn, ChainHash | None], None]:
-    """(bytes of whole records, the LSN and chain value behind them) as long as this copy has them."""
+    """(bytes of whole records, the LSN and chain value after them) as long as this copy has them."""
     reader = SegmentReader(lsn=lsn, chain=chain, payloads=False)
     held = bytearray()
     fed = int(lsn)
@@ -118,7 +118,7 @@ class Filling:
             async for piece in verified_bytes(copies, link, start=link.start + size, end=end, known=known):
                 await stream.send(piece)
 
-    async def anew(self, link: ChainLink, *, end: int, copies: Sequence[Copy]) -> None:
+    async def write_again(self, link: ChainLink, *, end: int, copies: Sequence[Copy]) -> None:
         """Write a segment once more, up to LSN `end`: what the member has of it is damaged, or sealed too early.
 
         LOST if the copies together, the member's own included, have it not whole.

@@ -1,8 +1,9 @@
 """Mending a copy: each damaged or missing segment or index snapshot is replaced by a whole one from the other copies.
 
-SOS servers never overwrite, so a damaged object is written anew beside it (stored_objects.py), under the claim that the
-volume's owner holds; the owner is not disturbed. The last segment, which the owner appends to, is the owner's to mend:
-the next takeover does. In a local directory, which must not be in use, a file is replaced by renaming.
+SOS servers never overwrite, so a damaged object is written again under another name, beside the damaged one
+(stored_objects.py), under the claim that the volume's owner holds; the owner is not disturbed. The owner appends to the
+last segment, so only the next takeover mends that one. In a local directory, which must not be in use, a file is
+replaced by renaming.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def lacking(reader: VolumeReader, label: str) -> list[str]:
 
 
 def standing_snapshots(reader: VolumeReader, label: str) -> list[str]:
-    """The index snapshots of this copy that stand for what was trimmed: sealed, unless it is no server's.
+    """The index snapshots of this copy that stand for what was trimmed: sealed, unless it is not a server's.
 
     That of the oldest moment, from which all later ones are told; any later one where headers do not name that moment.
     """

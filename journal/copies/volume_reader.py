@@ -2,7 +2,7 @@
 
 Belongs here: choosing the chain, reading records one after another with another copy stepping in where one is damaged
 or ends, images of any moment in retention, and file content by extents. What is read is checked, always: damage is
-never returned. Whoever is not the owner believes nothing behind the highest acknowledged LSN found in records.
+never returned. Whoever is not the owner believes nothing after the highest acknowledged LSN found in records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checkpoints that are copied to another place: what names the old one is written anew.
+"""Checkpoints that are copied to another place: what names the old one is rewritten.
 
 What `import` and `fork` share. Only Spark's metadata of operators names places (operator_metadata.py); everything else
 of a checkpoint is copied byte by byte.

@@ -275,7 +275,7 @@ def scan_directory(source: Path, target: str) -> list[LocalFile]:
     """Everything below a directory as it would lie below `target`, parents first. Links and devices are refused."""
     found: list[LocalFile] = []
     if not source.is_dir():
-        raise UnavailableError(JournalCode.UNAVAILABLE, f"{source} is no directory")
+        raise UnavailableError(JournalCode.UNAVAILABLE, f"{source} is not a directory")
     todo = [(source, target)]
     while todo:
         folder, path = todo.pop()

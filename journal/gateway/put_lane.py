@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _PUT: Final = int(FileMessageType.PUT)
-_IDLE, _WORKING = ConnectionPhase.IDLE, ConnectionPhase.WORKING  # enum members are looked up anew each time
+_IDLE, _WORKING = ConnectionPhase.IDLE, ConnectionPhase.WORKING  # enum members are looked up again each time
 
 
 class PutLane:
@@ -136,7 +136,7 @@ class PutLane:
                 return  # else a large PUT is coming in, and more of it may be there already
 
     def _serve(self) -> None:
-        """Begin with the next frame, if it has come whole, and with the one behind it, if that needed no waiting."""
+        """Begin with the next frame, if it has come whole, and with the one after it, if that needed no waiting."""
         session, parked = self._session, self._parked
         assert parked is not None
         while not self._working:

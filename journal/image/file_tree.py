@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_DIRECTORIES_MAX: Final = 1000  # remembered; beyond it they are found anew
+_DIRECTORIES_MAX: Final = 1000  # remembered; beyond it they are found again
 
 
 class MisfitError(Exception):
@@ -92,7 +92,7 @@ class FileTree:
         """The packed file at a path; MisfitError if there is none."""
         node = nodes.find(self.root, path)
         if node is None or isinstance(node, Directory):
-            raise MisfitError(f"{path or '/'} is no file")
+            raise MisfitError(f"{path or '/'} is not a file")
         return node
 
     def _node(self, path: str) -> Node:
@@ -119,7 +119,7 @@ class FileTree:
     def publish(self, path: str, file: PackedFile, *, time_ms: int) -> None:
         """Give a path new content, whose extents are counted already. What it had before goes out of use."""
         if not path:
-            raise MisfitError("the root is no file")
+            raise MisfitError("the root is not a file")
         parent, _, name = path.rpartition("/")
         directory = self._directories.get(parent)
         if directory is None:

@@ -86,7 +86,7 @@ class SnapshotObject:
 
 
 def parse_snapshot_name(name: str) -> SnapshotName | None:
-    """What the name says, or None if it is no index snapshot's."""
+    """What the name says, or None if it is not an index snapshot's."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -162,7 +162,7 @@ def decode_snapshot(data: bytes | memoryview) -> Image:
         raise damaged("the index snapshot is cut short")
     magic, version, size, crc = _OPENING.unpack_from(data)
     if magic != SNAPSHOT_MAGIC:
-        raise damaged("this is no index snapshot")
+        raise damaged("this is not an index snapshot")
     if not 1 <= version <= SNAPSHOT_VERSION:
         raise DamagedJournalError(
             JournalCode.TOO_NEW, f"the index snapshot has version {version}; use the version that wrote it"
@@ -301,7 +301,7 @@ def _first_three(client: bytes, sequence: int, at_ms: int, _given: object) -> tu
 
 def _segment_name(name: str) -> str:
     if parse_segment_name(name) is None:
-        raise ProtocolError(f"{name!r} is no segment's name")
+        raise ProtocolError(f"{name!r} is not a segment's name")
     return name
 
 

@@ -94,7 +94,7 @@ class Directory:
                 self._names, self._changed = None, ()
 
     def _sorted_names(self) -> list[str]:
-        """Sorting 100,000 names anew after each change would hold up everybody for 30 ms each time."""
+        """Sorting 100,000 names again after each change would hold up everybody for 30 ms each time."""
         if self._names is None:
             self._names = sorted(self.children)
         for name in dict.fromkeys(self._changed):

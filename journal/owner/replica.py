@@ -132,7 +132,7 @@ class Replica:
             raise NotTheMemberError(f"{self.member} has lost the volume and has a new one: replace the member")
 
     async def _mend_doubtful(self, client: SosClient) -> None:
-        """Write anew what is damaged here. DamagedJournalError (LOST) as long as it is whole nowhere."""
+        """Write again, beside it, what is damaged here. DamagedJournalError (LOST) as long as it is whole nowhere."""
         assert self.copy is not None
         filling = Filling(client, self._volume, epoch=self._log.epoch, holder=self._log.holder)
         for link in self._doubtful:
@@ -141,7 +141,7 @@ class Replica:
                 async for _ in verified_bytes([self.copy], link, start=link.start, end=link.end):
                     pass
             except DamagedJournalError:
-                await filling.anew(link, end=link.end, copies=self._sources())
+                await filling.write_again(link, end=link.end, copies=self._sources())
                 await self.copy.list()  # which says from where it is to be read now
         self._doubtful = ()
 
@@ -177,7 +177,7 @@ class Replica:
             stop = link.end if link.end is not None else max(self._log.tail.start, link.start)
             end = min(stop, self._log.tail.start)  # memory gives up more while the member is filled up to here
             if sealed and link.end is not None and link.start + size < link.end:  # by whoever knew another history
-                await filling.anew(link, end=link.end, copies=self._sources())
+                await filling.write_again(link, end=link.end, copies=self._sources())
                 size = link.end - link.start
             elif link.start + size < end:
                 await filling.segment(link, size=size, end=end, copies=copies)

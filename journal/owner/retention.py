@@ -118,7 +118,7 @@ def is_snapshot_due(last: SnapshotObject | None, *, grown: int, freed: int) -> b
 def superfluous(names: Iterable[str], links: Sequence[ChainLink], snapshots: Iterable[str], *, trim: int) -> list[str]:
     """Objects that may be deleted: segments off the chain or trimmed, and index snapshots that are not kept.
 
-    A segment that begins behind the trim is left alone even if it is not on the chain: its time has not come.
+    A segment that begins after the trim is left alone even if it is not on the chain: its time has not come.
     """
     kept = {link.segment for link in links} | set(snapshots)
     gone = []

@@ -66,7 +66,7 @@ class PutChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkChange:
-    """The payload is a piece of a large file without a name yet; the writer numbers its uploads, anew in each epoch."""
+    """The payload is a piece of a large file without a name yet; the writer numbers its uploads in each epoch."""
 
     kind: ClassVar[Kind] = Kind.CHUNK
     upload: Number

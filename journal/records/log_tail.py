@@ -74,7 +74,7 @@ class LogTail:
         return None if at is None else (self._dropped + at, lsn - self._parts[at].lsn)
 
     def take(self, index: int, bytes_max: int) -> tuple[TailBatch | None, int]:
-        """Records from a position on, of one segment, and the position behind them; None if there are none yet.
+        """Records from a position on, of one segment, and the position after them; None if there are none yet.
 
         LookupError if they are no longer kept.
         """

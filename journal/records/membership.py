@@ -17,7 +17,7 @@ MEMBERS_MAX = 15  # a header names each member in its record, and each costs the
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Member:
-    """One namespace on one server. The address says where it was last seen; it is no part of who the member is."""
+    """One namespace on one server. The address says where it was last seen; it is not part of who the member is."""
 
     identity: bytes  # 16 bytes, made at the server's first start
     incarnation: bytes  # 16 bytes, made when the namespace was made: a wiped member comes back as somebody else

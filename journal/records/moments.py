@@ -73,6 +73,6 @@ def _parse_time(text: str, zone: dt.tzinfo) -> int:
     if milliseconds < 0:
         raise refused(
             JournalCode.BAD_REQUEST,
-            f"{text[:100]!a} is no moment: say now, an LSN, batch:N, a time (2026-05-01T12:30), or 15m (ago)",
+            f"{text[:100]!a} is not a moment: say now, an LSN, batch:N, a time (2026-05-01T12:30), or 15m (ago)",
         )
     return milliseconds

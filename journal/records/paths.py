@@ -26,7 +26,7 @@ def check_path(path: str) -> str:
         return path
     reason = _fault(path, path.split("/"))
     if reason is not None:
-        raise refused(JournalCode.BAD_PATH, f"{_shown(path)} is no path of a volume: {reason}", path=_shown(path))
+        raise refused(JournalCode.BAD_PATH, f"{_shown(path)} is not a path of a volume: {reason}", path=_shown(path))
     return path
 
 

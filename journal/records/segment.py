@@ -64,7 +64,7 @@ class SegmentName:
 
 
 def parse_segment_name(name: str) -> SegmentName | None:
-    """What the name says, or None if it is no segment's name (index snapshots lie beside them)."""
+    """What the name says, or None if it is not a segment's name (index snapshots lie beside them)."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -221,7 +221,7 @@ class SegmentReader:
     """Takes a segment's bytes in pieces of any size and gives its records, each checked against CRCs and chain.
 
     Start at the segment's beginning (`chain` None: the header record itself says what lies before it), or at any
-    later record whose chain value before it is known. After a DAMAGED meta or payload the next call goes on behind
+    later record whose chain value before it is known. After a DAMAGED meta or payload the next call goes on after
     that record; after a damaged header there is no going on, since nothing says where the next record begins.
     """
 

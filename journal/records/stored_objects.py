@@ -1,4 +1,4 @@
-"""What the objects of a namespace stand for: a volume's object, or that object written anew. Pure.
+"""What the objects of a namespace stand for: a volume's object, or that object written again. Pure.
 
 SOS servers never overwrite. So a segment or an index snapshot that is damaged on a server is written once more beside
 it, as `NAME.01` and so on; sealed, it stands for `NAME` there. Until then the damaged one does: a process that dies on
@@ -52,7 +52,7 @@ def standing_objects(stored: Iterable[CopiedObject]) -> dict[str, CopiedObject]:
 
 
 def next_name(present: CopiedObject) -> str:
-    """Under which name it can be written anew. DAMAGED if that was done too often."""
+    """Under which name it can be written again. DAMAGED if that was done too often."""
     names = [present.stored_as or present.name, *(one.name for one in present.others)]
     number = max(_parsed(name)[1] for name in names) + 1
     if number > _NUMBER_MAX:

@@ -120,7 +120,7 @@ class VolumeKeeper:
         self._volume: OwnedVolume | None = None
         self._epoch = 0  # of our last ownership
         self._asked = trio.Event()  # somebody wants to know who has the volume
-        self._known = trio.Event()  # somebody has it, and this service knows who; made anew each time
+        self._known = trio.Event()  # somebody has it, and this service knows who; made again each time
         self._absent: JournalError = journal_error(
             JournalCode.UNAVAILABLE, f"volume {name} is being taken over; ask again in a moment"
         )

@@ -169,7 +169,7 @@ async def _help(local: Copy, link: ChainLink, at: _At, records: list[Record]) ->
 
 
 async def _advance(copy: Copy, link: ChainLink, at: _At, records: list[Record]) -> RecordView:
-    """Take every whole record that this copy has from `at` on; what it shows behind them."""
+    """Take every whole record that this copy has from `at` on; what it shows after them."""
     reader = SegmentReader(lsn=at.lsn, chain=at.chain, payloads=False)
     fed = int(at.lsn)
     try:

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from sos_client.client import SosClient
 
 ATTEMPTS_MAX: Final = 5  # two services that start at once get in each other's way; jittered pauses let one win
-BUILDS_MAX: Final = 3  # a connection that breaks while the image is read is no loss: it is there again when it is asked
+BUILDS_MAX: Final = 3  # a connection that breaks while the image is read is not a loss: it is tried again
 ACCEPTED_LOSS_MAX: Final = 1000  # characters of the header's sentence about it
 
 
@@ -116,7 +116,7 @@ async def take_over(
     """Become the volume's owner. JournalError says who is missing, who else is at it, or what is lost.
 
     `accept_loss` goes on with the members that answer alone, and ends the log before the first record that none of
-    them has whole: what was acknowledged behind it is given up, and the new header says so. `unless_above`: nothing is
+    them has whole: what was acknowledged after it is given up, and the new header says so. `unless_above`: nothing is
     done, and NOT_OWNER raised, if somebody has a newer claim than that when this begins. `claimed` is told each
     claim before members are fenced for it: whoever had the volume may have lost it then, whatever comes of the attempt.
     """
@@ -169,7 +169,7 @@ class _Driver:
         self._accept_loss = False
         self._given_up = ""  # with accepted loss: which members
         self._epoch = 0
-        self._mended: set[str] = set()  # labels of copies whose last segment was written anew
+        self._mended: set[str] = set()  # labels of copies whose last segment was written again
 
     async def run(self, state: Takeover) -> Takeover:
         """Perform requests until the attempt has come to an end."""
@@ -323,7 +323,7 @@ class _Driver:
             size, sealed = sizes.get(link.segment, (0, False))
             stop = assembly.end.end if link.end is None else link.end
             if (is_damaged and link.end is None) or (sealed and link.start + size < stop):
-                await filling.anew(link, end=stop, copies=[*copies, *assembly.copies])
+                await filling.write_again(link, end=stop, copies=[*copies, *assembly.copies])
             elif not sealed:
                 known = assembly.known_before(link.start + size) if link.end is None else None
                 await filling.segment(link, size=size, end=stop, copies=[*copies, *others], known=known)

@@ -1,6 +1,6 @@
 """What accepting a loss would give up, as far as it can be known before anybody agrees. Reads; changes nothing.
 
-Belongs here: where the log would end on the copies that answer, and what lies behind that as far as it can be named.
+Belongs here: where the log would end on the copies that answer, and what lies after that as far as it can be named.
 What members that do not answer have, nobody here can know.
 """
 
@@ -36,7 +36,7 @@ class LossReport:
     time_ms: int
     reason: str  # why the log would end there; empty if it is whole up to its end
     bytes_behind: int  # of the log, on the copy that has most of it
-    named: tuple[Record, ...]  # the changes behind it whose headers can still be read, in order
+    named: tuple[Record, ...]  # the changes after it whose headers can still be read, in order
     headless: tuple[str, ...]  # segments that may be newer, of which no copy has the header whole
     silent: tuple[str, ...]  # members that do not answer
 
@@ -78,7 +78,7 @@ async def report_loss(copies: Sequence[Copy]) -> LossReport:
 async def _named(
     assembly: Assembly, headers: dict[str, SegmentHeader], sizes: dict[tuple[str, str], int], reach: int
 ) -> tuple[Record, ...]:
-    """Records behind the end whose headers and descriptions are whole, up to one that is not."""
+    """Records after the end whose headers and descriptions are whole, up to one that is not."""
     chain = History(
         copies=assembly.copies,
         links=assembly.links,

@@ -159,7 +159,7 @@ class ServiceSource:
 
     def _absent(self, name: str) -> dict[str, object]:
         absence = self._keepers[name].absence
-        level = DOUBTFUL if absence.code is JournalCode.NOT_OWNER else BAD  # a standby is no reason to be alarmed
+        level = DOUBTFUL if absence.code is JournalCode.NOT_OWNER else BAD  # a standby is not a reason to be alarmed
         why = unknown(f"This service does not have the volume: {absence.message}", level)
         return {"volume": name, "owned": False, "outlook": why.as_json(), "members": []}
 

@@ -197,7 +197,7 @@ def _grant(entry: dict[str, Any], *, where: str) -> Grant:
 
 def _name(value: object, where: str) -> str:
     if not isinstance(value, str) or not value:
-        raise SettingsError(f"{where}: name must be a text, for the log (it is no secret)")
+        raise SettingsError(f"{where}: name must be a text, for the log (it is not a secret)")
     return value
 
 

@@ -27,7 +27,7 @@ def announce_ready(address: Address) -> None:
 
 
 def announce(line: str) -> None:
-    """A line on standard output. That nobody reads it is no reason not to serve."""
+    """A line on standard output. That nobody reads it does not keep it from serving."""
     with contextlib.suppress(OSError):
         os.write(_STDOUT, f"{line}\n".encode())
 

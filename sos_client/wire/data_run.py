@@ -24,7 +24,7 @@ _COUNTED_BYTES: Final = TYPE_BYTES + DATA_HEADER_BYTES
 
 
 class DataRun(NamedTuple):
-    """Payloads that lie one behind the other in the object, from `offset` up to `end`, each with its checked CRC.
+    """Payloads that lie one after the other in the object, from `offset` up to `end`, each with its checked CRC.
 
     The payloads are views that are valid until more bytes are received.
     """

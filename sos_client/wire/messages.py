@@ -195,7 +195,7 @@ class Stat:
 class ObjectInfo:
     """What is known of an object, synced bytes only. `epoch` is that of the last append.
 
-    `cut_bytes` is what the server's last recovery cut off behind the synced bytes, `damaged` says that some synced
+    `cut_bytes` is what the server's last recovery cut off after the synced bytes, `damaged` says that some synced
     bytes are known not to match their CRC.
     """
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WAITING_BYTES_MAX: Final = 64 * 1024
 """So much may wait for a peer that does not read; a session with more takes nothing from it until it does."""
 JOINED_BYTES_MAX: Final = 16 * 1024
-"""Up to here copying a payload behind its header is cheaper than a second call to the kernel."""
+"""Up to here copying a payload after its header is cheaper than a second call to the kernel."""
 
 
 class Outgoing:

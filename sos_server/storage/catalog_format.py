@@ -68,7 +68,7 @@ def encode_record(checkpoint: CatalogCheckpoint, rows: bytes | bytearray) -> byt
 
 
 def record_bytes(header: bytes) -> int | None:
-    """How long the record is that begins with this header, or None when that is no header.
+    """How long the record is that begins with this header, or None when that is not a header.
 
     DamagedError for a version that is not known.
     """

@@ -228,7 +228,7 @@ def scan_log(
 
     With a known `end` (the next generation's back-link) everything before it was synced, and what is not whole there
     is damage. Without one, batch N+1 was written only after N was synced: something broken with a whole batch
-    behind it is damage, and only what has nothing behind it is a tail that a crash left.
+    after it is damage, and only what has nothing after it is a tail that a crash left.
     """
     number: int | None = 0
     while end is None or scan.end < end:

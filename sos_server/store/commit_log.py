@@ -11,7 +11,7 @@ While the disk is quick, what a round of the poller has put in (`hold`, `commit_
 end of that round, without a turn of the event loop in between.
 
 A start cannot tell a last batch that is damaged from one that a crash tore. So when the log has been quiet for a while,
-an empty batch is written behind the last one: who finds that knows that the one before it was synced.
+an empty batch is written after the last one: who finds that knows that the one before it was synced.
 
 A write or sync that fails is never tried again. Nobody knows what of it is on the disk, so the log goes on in another
 file, whose header says up to where the failed one counts; until that header is durable nothing is acknowledged. When
@@ -211,7 +211,7 @@ class CommitLog:
                 self._work.set()
 
     async def _close_last_batch(self) -> None:
-        """Commit an empty batch behind the last one, unless a header says already where that one's file ends."""
+        """Commit an empty batch after the last one, unless a header says already where that one's file ends."""
         self._closing_wanted = False
         current = self.files.current
         if current is not None and not current.ended and current.used > BLOCK_BYTES:
@@ -353,7 +353,7 @@ class CommitLog:
             await self._fail(error)
 
     async def _fail(self, error: OSError) -> None:
-        """Drop all that is not durable, tell everyone, and go on behind what is."""
+        """Drop all that is not durable, tell everyone, and go on after what is."""
         self._tell()
         self._statistics.failed_syncs += 1
         self._refuse_all(refusal_for(error))

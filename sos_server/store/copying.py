@@ -161,7 +161,7 @@ class Copier:
         if scan.damage:
             self._report(
                 f"log generation {log.generation}: the synced batch at byte {scan.damage[0]} cannot be read; "
-                "what is left of it and of those behind it is copied from where it was written"
+                "what is left of it and of those after it is copied from where it was written"
             )
             await _in_turns(self._add_known(log, content, copies))
 

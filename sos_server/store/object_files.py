@@ -158,7 +158,7 @@ async def _read(file: File, start: int, view: memoryview) -> bytes:
 
 
 def _verified(start: int, view: memoryview, checksums: bytes | bytearray, tail_crc: int, crc_before: int) -> int:
-    """The CRC of what `crc_before` is of with these chunks behind it; `tail_crc` is of the unfinished one."""
+    """The CRC of what `crc_before` is of with these chunks after it; `tail_crc` is of the unfinished one."""
     crc, full = crc_before, len(view) // CHUNK_BYTES
     join = crc32c_joiner(CHUNK_BYTES)
     for chunk, stored in enumerate(struct.unpack(f">{full}I", checksums)):

@@ -103,7 +103,7 @@ def configure(spark: SparkSession, run: Run, ours: str | None) -> None:
 
 
 def timed_run(spark: SparkSession, run: Run) -> Timing:
-    """Of the batches behind the warm-up."""
+    """Of the batches after the warm-up."""
     query = start(spark, run)
     deadline = time.monotonic() + SECONDS_MAX
     while len(timed(query)) < run.batches + run.warm_up:

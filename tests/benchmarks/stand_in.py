@@ -1,7 +1,7 @@
 """Roots of SOS servers that say they store much, made in a moment: sparse files of zeros, with true CRCs and catalog.
 
 A stand-in for bytes that nobody wants to write or has no room for. The server does not know: it opens the root, reads
-every byte and verifies it, appends behind it. Only the blocks on the disk are missing.
+every byte and verifies it, appends after it. Only the blocks on the disk are missing.
 """
 
 from __future__ import annotations

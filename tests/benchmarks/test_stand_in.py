@@ -1,4 +1,4 @@
-"""Stand-ins are what they say: a store opens them, verifies every byte, and goes on behind them."""
+"""Stand-ins are what they say: a store opens them, verifies every byte, and goes on after them."""
 
 from __future__ import annotations
 

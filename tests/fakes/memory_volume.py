@@ -58,7 +58,7 @@ def _check_path(path: str) -> None:
     parts = path.split("/") if path else []
     spelled = all(part not in ("", ".", "..") and len(part.encode()) <= 255 for part in parts)
     if not spelled or "\0" in path or len(path.encode()) > 4096 or len(parts) > 128:
-        raise _no(JournalCode.BAD_PATH, "that is no path of a volume", path=path[:200])
+        raise _no(JournalCode.BAD_PATH, "that is not a path of a volume", path=path[:200])
 
 
 @dataclass

@@ -23,7 +23,7 @@ MEMORY_MEGABYTES_MAX: Final = 512
 
 
 def wire_inputs() -> Iterator[bytes]:
-    """What `wire_target` reads: its first byte chooses what the frame behind it is fed to."""
+    """What `wire_target` reads: its first byte chooses what the frame after it is fed to."""
     for vector in [*load_frames("wire_frames.json"), *load_frames("wire_refused.json")]:
         answer = vector.sender == "server"
         yield bytes([4 if answer else 0]) + vector.frame[4:]

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.wire_target CORPUS_DIRECTORY -runs=100000
 
-The first byte chooses what is fed. CRCs of DATA are put right now and then, or no fuzzer would ever get behind them.
+The first byte chooses what is fed. CRCs of DATA are put right now and then, or no fuzzer would ever get after them.
 Whatever happens that is not a ProtocolError, or takes memory, is a finding, and ends the run.
 """
 

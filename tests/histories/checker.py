@@ -44,7 +44,7 @@ JUDGED: Final = frozenset({"ALREADY_EXISTS", "NOT_FOUND"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a client asked for, and was told. Content is named by its digest; None is no content."""
+    """What a client asked for, and was told. Content is named by its digest; None is not content."""
 
     client: str
     kind: str

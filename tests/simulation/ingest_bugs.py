@@ -156,7 +156,7 @@ INGEST_BUGS: Final = (
         plant=replaced(SourceSession, "drop", _goes_on),
     ),
     PlantedBug(
-        name="a stream that is opened again begins anew",
+        name="a stream that is opened again starts at nothing",
         breaks="the point of reference goes back to nothing with each NOTIFY",
         plant=wrapped(SourceSession, "_open_stream", _from_the_start),
     ),

@@ -83,7 +83,7 @@ class Archive:
                 self.end = record.header.end_lsn
 
     async def _pin(self, volume: RemoteVolume) -> None:
-        """Replaces the earlier pin. What it asks for lies behind that one, so it cannot be gone."""
+        """Replaces the earlier pin. What it asks for lies after that one, so it cannot be gone."""
         self.world.note("pin", f"{self.end}")
         asked = self.end
         try:

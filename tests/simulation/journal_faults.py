@@ -161,7 +161,7 @@ class JournalFaults:
         await self._change_owner(service, third)
 
     async def _change_owner(self, service: SimulatedHost, without: SimulatedHost) -> None:
-        """The service starts anew, without its local copy, while one member is away; that one comes back later."""
+        """The service starts again, without its local copy, while one member is away; that one comes back later."""
         await service.kill(power_cut=True)
         service.drive.wipe()
         without.held_down = True

@@ -117,7 +117,7 @@ class _JournalRun:
             network.wake_up(name)
 
     async def _require_a_write(self, nursery: trio.Nursery) -> None:
-        """Nobody is started anew who runs, so that an owner that waits for ever is seen; what was lost stays lost."""
+        """Nobody who runs is started again, so that an owner that waits for ever is seen; what was lost stays lost."""
         driver = Driver(self.world, self.stage.history, "latecomer", list(self.stage.services))
         self.stage.drivers.append(driver)
         for host in self.stage.servers.values():

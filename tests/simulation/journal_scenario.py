@@ -147,7 +147,7 @@ class Scenario:
     retention_bytes: int
     standby: bool
     goes_on: bool
-    """Whether the volume must take writes after the last event, with nothing started anew but what had ended."""
+    """Whether the volume must take writes after the last event, with nothing started again but what had ended."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ class Actor:
             deleted = str(error).startswith(f"{RIVAL} has")
             self.world.require(deleted or "lost" not in str(error), f"{self.name}: {error}")
             self.world.require("another server" not in str(error), f"{self.name}: {error}")
-            self.world.require("made anew" not in str(error), f"{self.name}: {error}")
+            self.world.require("made again" not in str(error), f"{self.name}: {error}")
             self.world.counts["HistoryError"] += 1
 
     async def stat(self, client: SosClient, key: Key) -> ObjectInfo | None:
@@ -157,7 +157,7 @@ class Actor:
         pieces: int | None = None,
         payload: Callable[[], bytes] | None = None,
     ) -> bytes:
-        """Append a few pieces behind `content`; returns all of it, synced."""
+        """Append a few pieces after `content`; returns all of it, synced."""
         self.model.appending(key)
         life = self.model.facts(key).life
         sent = bytearray(content)
@@ -194,7 +194,7 @@ class Actor:
 
 
 async def write_alone(actor: Actor, client: SosClient) -> None:
-    """Objects of one's own, in a namespace that nobody ever claims: append, seal, delete, begin anew."""
+    """Objects of one's own, in a namespace that nobody ever claims: append, seal, delete, begin again."""
     namespace, chance, model = f"of-{actor.name}", actor.chance, actor.model
     await client.use(namespace, create=True)
     key = (namespace, chance.choice(OBJECTS))

@@ -247,7 +247,7 @@ SERVER_BUGS: Final = (
     ),
     PlantedBug(
         name="back-link ignored",
-        breaks="recovery takes batches behind the end that the next generation's header states",
+        breaks="recovery takes batches after the end that the next generation's header states",
         plant=wrapped(starting, "chain_of", _no_back_links),
     ),
     PlantedBug(
@@ -347,11 +347,11 @@ SERVER_BUGS: Final = (
     ),
     PlantedBug(
         name="failed batch forgotten silently",
-        breaks="appenders are not told that a batch was lost, and go on behind the gap",
+        breaks="appenders are not told that a batch was lost, and go on after the gap",
         plant=replaced(ObjectStore, "failed", _nothing),
     ),
     PlantedBug(
-        name="log goes on behind a failed write",
+        name="log goes on after a failed write",
         breaks="after a failed write the next batch goes into the same file",
         plant=replaced(CommitLog, "_fail", lambda log, error: _refuse_and_go_on(log, error)),
     ),
@@ -374,7 +374,7 @@ SERVER_BUGS: Final = (
         plant=replaced(CommitLog, "commit_held", _hold_without_waking),
     ),
     PlantedBug(
-        name="an ACK behind an answer forgotten",
+        name="an ACK after an answer forgotten",
         breaks="an ACK that found the peer slow to take bytes is not sent when it has taken them",
         plant=replaced(AppendMode, "_on_idle", _nothing),
     ),

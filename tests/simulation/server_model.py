@@ -3,7 +3,7 @@
 Everything that was acknowledged or shown to anybody is a fact: these bytes, this size and CRC, this seal, this claim.
 A fact must still be true after every restart; that alone says that nothing acknowledged is lost and that nobody was
 shown what a power cut can take back. Beyond facts, every byte found must be one that a client sent at that place,
-behind exactly those bytes, under a claim that was good when it was sent.
+after exactly those bytes, under a claim that was good when it was sent.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ServerModel:
         self.claims: dict[str, tuple[int, bytes]] = {}
         self.contested: set[Key] = set()
         """Objects that several clients append to without a claim: an append that began before a deletion may make the
-        object anew after it."""
+        object again after it."""
         self.rotted = False
         """Bits were flipped on the drive: reads may be refused as DAMAGED, but must never be wrong."""
 
@@ -194,7 +194,7 @@ class ServerModel:
         facts.crcs = {info.size: info.crc}
 
     def _check_origin(self, key: Key, facts: ObjectFacts, content: bytes) -> None:
-        """The content must be a row of pieces, each sent behind what is before it, under a claim that was good then."""
+        """The content must be a row of pieces, each sent after what is before it, under a claim that was good then."""
         crcs = {0: 0}
         reached, waiting = 0, [0]
         while waiting:
@@ -207,7 +207,7 @@ class ServerModel:
                     crcs[end] = crc32c(piece.data, crcs[offset])
                     waiting.append(end)
         self.world.require(
-            len(content) in crcs, f"{_name(key)}: nobody may have sent the bytes at {reached} behind those before them"
+            len(content) in crcs, f"{_name(key)}: nobody may have sent the bytes at {reached} after those before them"
         )
 
 

@@ -40,7 +40,7 @@ class Flip:
 
 
 def flip_in_the_log(drive: SimulatedDrive, chance: random.Random) -> Flip | None:
-    """Rot a synced batch that has another one behind it."""
+    """Rot a synced batch that has another one after it."""
     files = sorted((_generation(inode), path, inode) for path, inode in drive.files() if path.startswith("log/"))
     files = [file for file in files if file[0]]
     if not files:

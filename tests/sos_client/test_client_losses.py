@@ -39,7 +39,7 @@ async def test_a_namespace_made_anew_is_noticed(autojump_clock: MockClock) -> No
         await started(server, client)
         server.cut()
         server.namespace("n").incarnation = b"another namespace"[:16]
-        with pytest.raises(HistoryError, match="has been made anew"):
+        with pytest.raises(HistoryError, match="has been made again"):
             await client.stat("n", "o")
 
 

@@ -68,7 +68,7 @@ class StoreWorld:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[ObjectStore]:
-        """A store until the block ends: a crash, unless the block closed it. A process that died is no error."""
+        """A store until the block ends: a crash, unless the block closed it. A process that died is not an error."""
         disk = SimulatedDisk(self.drive, faults=self.faults)
         try:
             store = await ObjectStore.open(

@@ -48,7 +48,7 @@ class CallRecorder:
     def between_batches(self, checkpoint: str, first: int, last: int) -> list[Call]:
         """What was called from the plan of one batch to that of another, the second left out; as it stands by now.
 
-        Later a service that ends says farewell on each connection, which is no answer to the last call there.
+        Later a service that ends says farewell on each connection, which is not an answer to the last call there.
         """
         puts = {call.path: number for number, call in enumerate(self.calls) if call.kind is FileMessageType.PUT}
         calls = self.calls[puts[f"{checkpoint}/offsets/{first}"] : puts[f"{checkpoint}/offsets/{last}"]]

@@ -94,7 +94,7 @@ def test_each_row_once_and_in_order(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_was_put_back_by_one_batch(tmp_path: Path) -> None:
-    """Its last batch is planned anew. It is refused, and not taken for the one that the sink has."""
+    """Its last batch is planned again. It is refused, and not taken for the one that the sink has."""
     write_inputs(tmp_path / "lines", [["a"], ["b"]])
     with real_service(tmp_path, "payments") as service, ExitStack() as stack:
         place = SinkPlace(folder=tmp_path, stack=stack, ports={}, sinks={})

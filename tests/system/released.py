@@ -23,7 +23,7 @@ _FOLDER: Final = tempfile.TemporaryDirectory(prefix="sos-released-")
 
 @functools.cache
 def release_tool() -> ModuleType:
-    """tools/release.py, which is no package's."""
+    """tools/release.py, which is not a package's."""
     spec = importlib.util.spec_from_file_location("sos_release", ROOT / "tools" / "release.py")
     assert spec is not None
     assert spec.loader is not None

@@ -68,7 +68,7 @@ def bad_frame(chance: random.Random) -> bytes:
 
 
 def attack(server: ServerProcess, chance: random.Random, frames: int) -> None:
-    """Half of the frames without HELLO, one a connection; the others behind it, in bundles."""
+    """Half of the frames without HELLO, one a connection; the others after it, in bundles."""
     for _ in range(frames // 2):
         throw(server, bad_frame(chance))
     for _ in range(frames // 2 // 20):

@@ -238,7 +238,7 @@ def planned(text: str) -> dict[str, str]:
 
 
 async def test_a_checkpoint_that_was_put_back_by_one_batch(tmp_path: Path) -> None:
-    """The batch is planned anew and has other rows. What a plan has had committed is answered, under any relay."""
+    """The batch is planned again and has other rows. What a plan has had committed is answered, under any relay."""
     with relay_house(tmp_path) as house:
         async with staging_driver(house.relay.address, house.addresses, seconds=15) as driver:
             await driver.batch(49, [b"a"])  # by a driver that says nothing of plans

@@ -58,7 +58,7 @@ def test_only_one_relay_may_decide() -> None:
 
 
 def test_the_traces_in_the_document_are_what_happens() -> None:
-    """RENEW_TRACES=1 writes them anew."""
+    """RENEW_TRACES=1 writes them again."""
     text = DOCUMENT.read_text(encoding="utf-8")
     for name, actions in TRACES.items():
         block = re.compile(rf"```trace {name}\n(.*?)```", re.DOTALL)

@@ -73,7 +73,7 @@ def test_stat_says_where_the_bytes_lie(saved: VolumeOnDisk, cli: Cli) -> None:
         (["cat", "sos://payments/../x"], 2, r"'\.\.'"),
         (["ls", "sos:///x"], 2, "is not a name"),
         (["ls", "a/b"], 2, "is not a location"),
-        (["ls", "sos://payments/", "--at", "tomorrow"], 2, "is no moment"),
+        (["ls", "sos://payments/", "--at", "tomorrow"], 2, "is not a moment"),
         (["ls", "sos://payments/", "--at", "999999999"], 3, "not reached yet"),
         (["ls", "sos://payments/", "--at", "batch:77"], 3, "committed batch 77"),
         (["ls", "sos://payments/", "--at", "1999-01-01"], 3, "nothing that is kept"),

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from journal.records.segment import SegmentHeader
 
 ALL: Final = 0xFFFFFFFF
-CRC: Final = (
-    0x50555443  # what the payload is made to have, so that the chain value behind it is known before it is made
-)
+CRC: Final = 0x50555443  # what the payload is made to have, so that the chain value after it is known before it is made
 
 
 def tail_for(prefix: bytes, crc: int) -> bytes:

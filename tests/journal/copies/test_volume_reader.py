@@ -321,7 +321,7 @@ def test_moments(text: str, moment: object) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "batch:", "batch:x", "-5", "9" * 20, "2026-13-01", "\0", "0001-01-01"])
 def test_what_is_no_moment(text: str) -> None:
-    with pytest.raises(JournalError, match="is no moment") as caught:
+    with pytest.raises(JournalError, match="is not a moment") as caught:
         parse_moment(text, now_ms=FIRST_TIME_MS, zone=dt.UTC)
     assert caught.value.code == JournalCode.BAD_REQUEST
 

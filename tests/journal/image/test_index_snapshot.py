@@ -1,4 +1,4 @@
-"""Index snapshots: which one counts, and what is no snapshot."""
+"""Index snapshots: which one counts, and what is not a snapshot."""
 
 from __future__ import annotations
 

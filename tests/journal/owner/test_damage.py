@@ -80,7 +80,7 @@ async def test_a_member_with_damage_is_mended_and_counts_again(autojump_clock: M
             assert all(status.standing.value == "in sync" for status in journal.replicas.status())
         await servers.down("b")
         await servers.wipe("c")
-        async with open_on(servers, accept_loss=True) as journal:  # from what was written anew alone
+        async with open_on(servers, accept_loss=True) as journal:  # from what was written again alone
             await check_files(journal)
 
 
@@ -111,7 +111,7 @@ async def test_all_members_damaged_in_different_places_mend_each_other(autojump_
             await check_files(journal)
             await trio.sleep(60)
             assert [status.problem for status in journal.replicas.status()] == [None] * 3
-        for server in "abc":  # what was written anew is damaged, too, in another place
+        for server in "abc":  # what was written again is damaged, too, in another place
             assert standing(servers, server, name) is not servers.objects(server)[name]
             await damage(servers, server, name, "file-4" if server != "c" else "file-0")
         async with open_on(servers) as journal:  # old by now, so not read at once; never served damaged

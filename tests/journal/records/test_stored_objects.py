@@ -1,4 +1,4 @@
-"""What stands for an object that was written anew."""
+"""What stands for an object that was written again."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_logged_pieces_are_found_by_offset(lengths: list[int], data: st.DataObje
 
 
 def test_the_chain_follows_back_links_only() -> None:
-    """Generation 8's header failed, and 9 went on behind 7: what 8 says does not count."""
+    """Generation 8's header failed, and 9 went on after 7: what 8 says does not count."""
     headers = [
         header(7, previous=6, previous_end=1),
         header(8, previous=7, previous_end=99),

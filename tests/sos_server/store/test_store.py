@@ -477,7 +477,7 @@ async def test_memory_for_waiting_bytes_is_bounded(client: Client) -> None:
 
 
 async def test_a_seal_or_fence_that_nobody_waits_for_still_counts(client: Client, namespace: Namespace) -> None:
-    """The connection that asked is gone, and its request is on its way to the disk: nothing may slip in behind it."""
+    """The connection that asked is gone, and its request is on its way to the disk: nothing may slip in after it."""
     await client.put("o", b"hello")
     with trio.move_on_after(0):
         await namespace.seal("o", size=5, claim=None)

@@ -27,7 +27,7 @@ def _whole_history(writer: Writer) -> tuple[tuple[int, str], ...]:
 def check_serving(world: World, writer: Writer, takeover: Takeover) -> World:
     for before, after in pairwise(writer.local):
         if before.end != after.facts.start:
-            raise ViolationError(f"{takeover.holder!r} serves what lies behind a back-link, at LSN {after.facts.start}")
+            raise ViolationError(f"{takeover.holder!r} serves what lies after a back-link, at LSN {after.facts.start}")
     _check_held(world, writer, writer.local[-1].end)
     log = _whole_history(writer)
     missing = set(world.acknowledged) - set(log)

@@ -105,7 +105,7 @@ def _seeds(first: str, second: str) -> tuple[frozenset[Member], ...]:
 
 BOTH = _seeds("ABC", "ABC")
 
-# Writer 0's record reaches A alone; writer 1 takes over without A. Then A has a tail behind the back-link.
+# Writer 0's record reaches A alone; writer 1 takes over without A. Then A has a tail after the back-link.
 ABANDONED = (
     "0 writes", "0 follows A", "1 starts with ABC", "1 Ask, without A", "1 FenceMember B", "1 FenceMember C",
     "1 Read, without None", "1 assembles", "1 Extend B", "1 Extend C", "1 Write B", "1 Write C",

@@ -59,7 +59,7 @@ def store(server: Server, segment: Segment) -> Server:
 
 
 def bring_up(server: Server, segment: Segment) -> Server:
-    """The same for a takeover, which writes anew what is damaged there: that copy ends where the assembly does."""
+    """The same for a takeover, which writes again what is damaged there: that copy ends where the assembly does."""
     held = server.segment(segment.facts.name)
     if held is not None and not all(item.whole for item in held.items[: len(segment.items)]):
         return server.with_segment(segment)

@@ -160,7 +160,7 @@ def _perform(server: Server, writer: Writer, request: Request) -> tuple[Server, 
             if refusal:
                 return server, refusal, writer
             if member not in facts.membership.members:
-                raise ViolationError(f"{member} gets a header, but is no member of its configuration")
+                raise ViolationError(f"{member} gets a header, but is not a member of its configuration")
             opened = Segment(facts, (servers.header_item(facts),))
             written = Written(member=member, end=_end_of(opened))
             return servers.store(server, opened), written, _keep(writer, opened)

@@ -1,7 +1,7 @@
 """A small world: servers, writers, what was acknowledged. Values only, hashable, so that equal worlds are one state.
 
 LSNs count items: a header is one item, a record is one. Damage turns an item bad in place; a wipe makes a namespace
-anew; a roll-back gives a server the disk that it had at the start.
+again; a roll-back gives a server the disk that it had at the start.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ public final class SosFileSystem extends FileSystem {
     }
 
     /**
-     * Spark sets permissions of its event log, so that this is no error, also of a file that is open and not there yet;
+     * Spark sets permissions of its event log, so that this is not an error, also of a file that is open and not there yet;
      * whoever relies on them reads it in the log.
      */
     @Override
@@ -235,7 +235,7 @@ public final class SosFileSystem extends FileSystem {
         throw new PathIOException(path.toString(), "sos:// keeps no owners. Rights come from tokens");
     }
 
-    /** Times are the volume's own; Spark and others set them to please, so that this is no error. */
+    /** Times are the volume's own; Spark and others set them to please, so that this is not an error. */
     @Override
     public void setTimes(Path path, long modified, long accessed) throws IOException {
         volume.stat(resolve(path));

@@ -111,7 +111,7 @@ public final class SosSettings {
         return text == null || text.isBlank() ? null : text.strip();
     }
 
-    /** An empty file is no way to say "none": without its authorities a token would be sent in plain text. */
+    /** An empty file is not a way to say "none": without its authorities a token would be sent in plain text. */
     private static String contents(String fileKey, String file) throws IOException {
         String text;
         try {

@@ -399,7 +399,7 @@ public final class ClientChecks {
             VolumeClient client = VolumeClient.of("nobody", settings(20, service));
             equal(ServiceCode.VOLUME_NOT_FOUND, thrown(RefusedException.class, () -> client.stat("x")).code());
         });
-        checks.check("something that is no journal service is told from one", () -> {
+        checks.check("something that is not a journal service is told from one", () -> {
             try (Scripted odd = new Scripted("HTTP/1.1 400 Bad Request\r\n\r\n".getBytes())) {
                 odd.greets = false;
                 VolumeClient client = client(3, odd.address());

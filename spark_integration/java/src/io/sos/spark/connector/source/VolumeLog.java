@@ -149,7 +149,7 @@ final class VolumeLog {
         return end;
     }
 
-    /** Bytes of the log from this message on, with heads of blocks and what is no row. */
+    /** Bytes of the log from this message on, with heads of blocks and what is not a row. */
     long bytesFrom(long sequence) throws IOException {
         return sequence >= end ? 0 : bytesOf(sequence, end);
     }
