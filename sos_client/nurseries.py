@@ -35,7 +35,7 @@ async def together() -> AsyncIterator[trio.Nursery]:
 
 
 async def beside(item_count: int, work: Callable[[], Result]) -> Result:
-    """Work on so many items that nobody else has: in a thread if they are many, so that writers are not held up."""
+    """Work on this many items that nobody else has: in a thread if they are many, so that writers are not held up."""
     if item_count <= _SMALL:
         await trio.lowlevel.checkpoint()
         return work()

@@ -31,7 +31,7 @@ class RetryPolicy:
         assert self.factor >= 1
 
     def pause_seconds(self, failures: int, chance: float) -> float:
-        """How long to wait after so many failures in a row (1 or more); `chance` is a random number from 0 to 1.
+        """How long to wait after this many failures in a row (1 or more); `chance` is a random number from 0 to 1.
 
         Between half of the full pause and all of it: some jitter, but never a second try at once.
         """

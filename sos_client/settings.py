@@ -80,7 +80,7 @@ def _checked(value: object, annotated: Any, where: str) -> object:
 
 def _check_bounds(value: float, described: Setting, where: str) -> None:
     if math.isnan(value):
-        raise SettingsError(f"{where}: must be a number, and nan is none")
+        raise SettingsError(f"{where}: must be a number, and nan is not one")
     if described.minimum is not None and value < described.minimum:
         raise SettingsError(f"{where}: {value} is too small; the least is {described.minimum}")
     if described.maximum is not None and value > described.maximum:

@@ -100,7 +100,7 @@ def _check_ours(root: Path) -> None:
     default=["read", "append", "fence"],
     show_default=True,
 )
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="It expires after so many days.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="It expires after this many days.")
 def token_command(
     *, tokens: Path, name: str, namespaces: Sequence[str], rights: Sequence[str], days: float | None
 ) -> None:

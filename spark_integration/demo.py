@@ -103,7 +103,7 @@ class Demonstration:
             write_file(self.input, number, per_file=PER_FILE)
 
     def watch(self, judge: OutputJudge, files: int) -> None:
-        """Show progress until so many files are out; ProcessError if it takes too long."""
+        """Show progress until this many files are out; ProcessError if it takes too long."""
         while judge.files < files and not judge.findings():
             begin, before = judge.batches, judge.files
             wait_until(functools.partial(_is_beyond, judge, before), seconds=120, what=f"batch {begin}")

@@ -54,7 +54,7 @@ def block_head(*, first_sequence: int, rows: int, received_ms: int, frames_bytes
 
 
 def received_ms_of(head: bytes) -> int:
-    """When the frames after this head were received. DAMAGED if it is none."""
+    """When the frames after this head were received. DAMAGED if this is not a head."""
     if len(head) != HEAD_BYTES or not head.startswith(MAGIC):
         raise damaged(f"a block of messages that begins with {head[:HEAD_BYTES]!r}")
     received_ms: int = _HEAD.unpack(head)[5]

@@ -40,7 +40,7 @@ assert LENGTH_BYTES + MESSAGE_FRAME_BYTES_MAX == BLOCK_FRAMES_BYTES_MAX
 INTAKE_BYTES_MAX: Final = 16 << 20
 """What may wait to be written before senders are no longer read."""
 STREAMS_EVERY: Final = 4
-"""The log grows by so many times the size of a file of streams before the next one: they are a fifth of all bytes."""
+"""The log grows by this many times the size of a file of streams before the next one: they are a fifth of all bytes."""
 SLOW_SECONDS: Final = 2.0
 """A commit that takes longer waits for somebody."""
 APPLICATION: Final = "sos-connector listen"

@@ -39,6 +39,6 @@ def reader_file(name: str) -> str:
 
 
 def sequence_of(path: str) -> int | None:
-    """The number that such a file is named after; None: it is none."""
+    """The number that such a file is named after; None: it is not such a file."""
     name = path.rpartition("/")[2]
     return int(name) if len(name) == SEQUENCE_DIGITS and name.isascii() and name.isdigit() else None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from connectors.ingest.retention import MessageFile
 
 STREAMS_SHOWN_MAX: Final = 20_000
-"""A report is made while everything else waits: so many streams take about 20 ms. Open ones come first."""
+"""A report is made while everything else waits: this many streams take about 20 ms. Open ones come first."""
 
 
 def volume_report(

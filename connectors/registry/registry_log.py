@@ -21,7 +21,7 @@ FILE_BYTES_MAX: Final = 4 << 20
 FILE_BLOCKS_MAX: Final = 2048
 """A file is left when it has so much more than three times the state that it makes: a start reads one file."""
 LINE_BYTES: Final = 40
-"""About so many has a line with a stream."""
+"""A line with a stream has about this many bytes."""
 NUMBER_DIGITS: Final = 20
 
 

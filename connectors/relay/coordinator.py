@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 ASKS_MAX: Final = 4
-"""A sink that lists a transaction still, after so many phase 2 of it on one connection, is given another connection."""
+"""A sink that still lists a transaction after this many phases 2 on one connection is given another connection."""
 
 
 _TRANSACTION: Final = re.compile(

@@ -50,7 +50,7 @@ class Outbox:
         return True
 
     def take(self, count: int) -> list[bytes]:
-        """At most so many frames to send now."""
+        """At most this many frames to send now."""
         frames: list[bytes] = []
         while self._to_send and len(frames) < count:
             message = self._to_send.popleft()

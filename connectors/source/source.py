@@ -209,7 +209,7 @@ class Source:
                 await trio.sleep(_RETRY.pause_seconds(failures, random.random()))
 
     async def room(self, stream: OpenStream, held_bytes: int) -> None:
-        """A stream holds so many bytes more: wait until all of them together are within the window."""
+        """A stream holds this many bytes more: wait until all of them together are within the window."""
         self._due.add(stream)
         self._held_bytes += held_bytes
         self._work.set()

@@ -53,7 +53,7 @@ class FieldReader:
         return self._body[self._position - size : self._position]
 
     def short_bytes(self) -> memoryview:
-        """A u16 length and so many bytes."""
+        """A u16 length, and that many bytes."""
         (size,) = self.numbers(_U16)
         return self.take(size)
 
@@ -82,10 +82,10 @@ class FieldReader:
             raise ProtocolError(f"{self._what}: {value} where only 0 and 1 are allowed")
         return bool(value)
 
-    def counted(self, item_bytes: int, read: Callable[[], T]) -> tuple[T, ...]:
-        """A u32 count, and so many items of at least so many bytes each."""
+    def counted(self, item_bytes_min: int, read: Callable[[], T]) -> tuple[T, ...]:
+        """A u32 count, and that many items, each of at least `item_bytes_min` bytes."""
         (count,) = self.numbers(_U32)
-        if count * item_bytes > self.left:
+        if count * item_bytes_min > self.left:
             raise self._cut()
         return tuple(read() for _ in range(count))
 

@@ -232,7 +232,7 @@ def parse_checksum(data: bytes) -> Checksum | None:
 
 
 def parse_sst_list(data: bytes) -> dict[str, int]:
-    """Names below SSTs/ and sizes from the `metadata` entry in a RocksDB zip. LogFormatError if it is none."""
+    """Names below SSTs/ and sizes from the `metadata` entry in a RocksDB zip. LogFormatError if it is not one."""
     _, lines = log_lines(data, newest=_SST_LIST_VERSION)
     files = (json_object(lines[0]) if lines else {}).get("sstFiles")
     if not isinstance(files, list):

@@ -25,7 +25,7 @@ MARK_NAME: Final = "backup.end"
 MARK_MAGIC: Final = b"SOSb"
 MARK_VERSION: Final = 1
 MARK_BYTES_MAX: Final = 16 << 20
-OBJECTS_MAX: Final = 200_000  # names and figures of so many fit into the mark
+OBJECTS_MAX: Final = 200_000  # names and figures of this many fit into the mark
 
 _OPENING: Final = struct.Struct(">4sB3xQI")  # magic, version, bytes and CRC32C of what follows
 _OBJECT_NAME: Final = re.compile(r"[0-9a-f-]{1,60}\.(?:seg|idx)", re.ASCII)

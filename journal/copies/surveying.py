@@ -84,7 +84,7 @@ def _has_newest_header(reader: VolumeReader, label: str) -> bool:
 
 
 async def _claim(copy: MemberCopy, reader: VolumeReader) -> tuple[Member | None, int]:
-    """(which member of the volume this is, the epoch of its claim); None if it is none, or has lost the volume."""
+    """(which member this is, the epoch of its claim); None if it is not a member, or has lost the volume."""
     info = await copy.claim()
     who = (copy.client.server_identity, info.incarnation)
     members = reader.header.membership.members

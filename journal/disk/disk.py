@@ -37,9 +37,9 @@ Buffer = bytes | bytearray | memoryview
 
 # Files that one `write_files` hop holds open: well below the usual limit of 1,024 descriptors.
 FILES_PER_HOP: Final = 256
-# From so many files on, one syncfs (one flush of the drive) is cheaper than an fdatasync (and a flush) for each.
+# From this many files on, one syncfs (one flush of the drive) is cheaper than an fdatasync (and a flush) for each.
 SYNCFS_FILES_MIN: Final = 16
-# Up to so many bytes are synced on the spot when so many syncs before it were all this quick.
+# Up to this many bytes are synced on the spot when this many syncs before were all this quick.
 INLINE_SYNC_BYTES_MAX: Final = 512 << 10
 QUICK_SYNCS_MIN: Final = 8
 QUICK_SYNC_SECONDS: Final = 0.0005
@@ -91,7 +91,7 @@ class File(Protocol):
         """Write and fdatasync in one hop to the file's own thread, or on the spot: what a log does for each batch."""
 
     def is_quick(self, length: int) -> bool:
-        """Whether the disk has been so quick for a while that `write_and_sync_now` may be called with so many bytes."""
+        """Whether the disk has been quick enough for a while to call `write_and_sync_now` with this many bytes."""
 
     def write_and_sync_now(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """`write_and_sync` on the spot: the event loop waits for the disk."""

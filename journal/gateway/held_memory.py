@@ -36,7 +36,7 @@ class HeldMemory:
         self._held: dict[Hashable, dict[Holder, int]] = {}  # by whose they are; the one that grew last is the last
 
     def hold(self, holder: Holder, whose: Hashable, size: int) -> None:
-        """It holds so many bytes now; 0 when nothing any more."""
+        """It holds this many bytes now; 0 when it holds nothing."""
         self._forget(holder, whose)
         if size < HELD_BYTES_MIN:
             return

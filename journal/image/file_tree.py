@@ -104,7 +104,7 @@ class FileTree:
     # ---- changing
 
     def use(self, object_name: str, length: int) -> int:
-        """Count so many more bytes of the newest object as in use; returns its number."""
+        """Count this many more bytes of the newest object as in use; returns its number."""
         if not self.objects or self.objects[-1] != object_name:
             self.objects.append(object_name)
             self.live_bytes.append(0)

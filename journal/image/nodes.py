@@ -51,7 +51,7 @@ _NAME_BYTES: Final = 56
 _WIDE_NAME_BYTES: Final = 80
 
 _CHANGES_MAX: Final = 200
-"""A sorted list of names is mended for up to so many changes; with more it is cheaper to sort once more."""
+"""A sorted list of names is mended for up to this many changes; with more it is cheaper to sort once more."""
 _SPARSE_BYTES: Final = 256
 """A dictionary with more than that for each child has had many more."""
 
@@ -244,7 +244,7 @@ def below(node: Node) -> tuple[list[PackedFile], int, int]:
 
 
 def bytes_of_files(count: int, packed_bytes: int) -> int:
-    """What so many files take in memory, without their names, that have so many bytes when packed."""
+    """What this many files take in memory, without their names, if they have this many bytes when packed."""
     return FILE_BYTES * count + 2 * packed_bytes
 
 

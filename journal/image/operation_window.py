@@ -5,7 +5,7 @@ Answers to operations that left a record are rebuilt from records and lie in ind
 (EXPIRED), never run.
 
 A client may ask again until its deadline, so an answer is kept for longer than that, however many there are. When they
-take too much memory, those go first whose clients have had so many later ones that they do not wait for these any more.
+take too much memory, those go first whose clients have had many later ones, so that they no longer wait for these.
 When there are none of these, whoever has most of what is kept may make no further change for a while: each token may
 have as much as it leaves free, so that clients invented by one of them do not keep the others out.
 
@@ -40,7 +40,7 @@ CLIENT_ANSWERS_MIN: Final = 16
 STEP_MS_MAX: Final = 60_000
 # 50,000 answers with paths of a usual length.
 KEPT_BYTES_MAX: Final = 32 << 20
-# When all answers are the last ones of so many clients, as much again is kept, for all tokens together.
+# When each answer is the last one of its client, as much again is kept, for all tokens together.
 FULL_BYTES: Final = 2 * KEPT_BYTES_MAX
 # What one answer takes at most: a refusal that names two paths, twice.
 ANSWER_BYTES_MAX: Final = 32 << 10
@@ -51,7 +51,7 @@ FULL_ANSWERS: Final = FULL_BYTES // ANSWER_BYTES  # so there are never more
 # After their answers are gone, this many clients are remembered by the last operation that expired: as many as can come
 # while answers must be kept, so that an id is refused for that long again.
 CLIENTS_MAX: Final = FULL_BYTES // (ANSWER_BYTES + CLIENT_BYTES)
-# Answers that went before their time leave a trace until so many have: each takes a tenth of an answer.
+# Answers that went before their time leave a trace until this many have: each takes a tenth of an answer.
 TRACES_MAX: Final = 1 << 15
 
 _OF_RECORD: Final = array_header(4)  # a packed answer begins with it if a record stands for it; others have a 5th item

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from journal.volume import Buffer, OperationId, PathClaim
 
 EXTENTS_MAX: Final = 10_000
-"""Each append is one, copied with all before it by the next: a file that has so many is joined first."""
+"""Each append is one, copied with all before it by the next: a file that has this many is joined first."""
 
 
 class _ChangedMeanwhileError(Exception):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # copy lives on for one more retention, hence well below the promised factor of 2.
 RELOCATE_ABOVE: Final = 1.4
 SPARSE: Final = 0.25  # copying so little of a segment forward is cheap for the space that it frees
-# An index snapshot is written when the log has grown by so many times its size, or so much more of it could be trimmed:
+# An index snapshot is written when the log has grown by this many times its size, or could be trimmed by that much:
 # they cost a fifth of the space, two fifths at most.
 SNAPSHOT_SPACING: Final = 4
 

@@ -196,7 +196,7 @@ async def _newcomer(links: MemberLinks, address: str, reader: VolumeReader, prog
 
 
 async def _is_of_another(copy: Copy, name: str, reader: VolumeReader) -> bool:
-    """Whether a segment that is not on the chain is none of an earlier attempt, nor one that was trimmed since."""
+    """Whether a segment that is not on the chain belongs to no earlier attempt, and was not trimmed since."""
     try:
         record = await read_header(copy, name)
     except DamagedJournalError:

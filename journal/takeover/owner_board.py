@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sos_client.serving.event_log import EventLog
 
 GIVEN_BACK: Final = ""
-"""The address of an owner that is none any more, or never was (it changed the members): the services are to go on."""
+"""The address of an owner that no longer is one, or never was (it changed the members): the services are to go on."""
 
 _PREFIX: Final = "service-"
 _VERSION: Final = 1

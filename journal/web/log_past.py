@@ -34,7 +34,7 @@ HAPPENED_MAX: Final = 200
 RECORDS_AT_ONCE: Final = 50
 QUIET_PAUSE_SECONDS: Final = 0.005
 BUSY_PAUSE_SECONDS: Final = 0.2
-"""Between so many records: a quarter of a per cent of the processor while many batches are written."""
+"""After each of this many records: a quarter of a per cent of the processor while many batches are written."""
 _LOOKED_AT: Final = CONTENT_KINDS | {Kind.CLAIM, Kind.RELEASE}
 
 

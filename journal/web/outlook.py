@@ -17,7 +17,7 @@ STUCK_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quorum:
-    """One configuration: of so many members so many must sync, and so many are in sync now."""
+    """One configuration: how many members it has, how many must sync, and how many are in sync now."""
 
     members: int
     needed: int

@@ -221,7 +221,7 @@ class VolumeDetails:
 
 
 def lengths_chart(committed: list[BatchTimes]) -> list[list[int]]:
-    """(commit time, longest of a few batches) for at most so many points."""
+    """(commit time, longest of a few batches) for at most this many points."""
     known = [(batch.committed_ms, took) for batch in committed if (took := batch.took_ms) is not None]
     step = -(-len(known) // CHART_POINTS) or 1
     groups = [known[at : at + step] for at in range(0, len(known), step)]

@@ -134,7 +134,7 @@ class ProgressBar:
             self._bar.advance(self._task, count)
 
     def reached(self, position: int, total_bytes: int | None = None) -> None:
-        """This many bytes are done, of so many (None: of as many as were said before)."""
+        """This many bytes are done, of this total (None: the total that was said before)."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=position, total=total_bytes)
 

@@ -236,7 +236,7 @@ class Listener:
         return True
 
     def _greeted(self, stranger: Stranger) -> None:
-        """It is none any more."""
+        """It no longer counts as a connection."""
         if stranger in self._strangers:
             del self._strangers[stranger]
             self._strangers_per_host[stranger.host] -= 1

@@ -151,7 +151,7 @@ class _Talk:
         return False
 
     async def request(self) -> HttpRequest | HttpReply | None:
-        """The next request; what to answer if it is none; None when the peer has gone."""
+        """The next request; what to answer if it is not a request; None when the peer has gone."""
         while True:
             try:
                 event = self._connection.next_event()

@@ -28,7 +28,7 @@ def pack(value: object) -> bytes:
 
 
 def array_header(count: int) -> bytes:
-    """What comes before so many packed values to make an array of them."""
+    """What comes before this many packed values to make an array of them."""
     return cast("bytes", _PACKER.pack_array_header(count))
 
 

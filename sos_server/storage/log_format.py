@@ -203,7 +203,7 @@ def read_batch(
 
 
 def batch_length(beginning: bytes) -> int:
-    """What the batch that begins like this takes in its file, 0 when it is none."""
+    """How many bytes of its file the batch that begins like this takes; 0 when it is not a batch."""
     header = _batch_header_at(memoryview(beginning), 0)
     return header.disk_bytes if header is not None else 0
 

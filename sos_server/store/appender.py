@@ -114,7 +114,7 @@ class Appender:
             offset += len(payload)
 
     def _batch_for(self, offset: int, length: int) -> GatheredBatch:
-        """The batch that takes so many bytes from `offset` on. Raises what `append` does."""
+        """The batch that takes this many bytes from `offset` on. Raises what `append` does."""
         if self.closed_by is not None:
             raise self.closed_by
         stored = self.stored

@@ -295,7 +295,7 @@ class CommitLog:
             self._tell()
 
     def _landed(self, batch: GatheredBatch) -> None:
-        """The batch in flight is none any more."""
+        """The batch is no longer in flight."""
         self._in_flight = None
         self._keep_buffer(batch.release())
         self.last_commit_time = trio.current_time()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOG_DIRECTORY: Final = "log"
 BYTES_PER_ENTRY_MIN: Final = 512
-"""A file takes at most one entry for so many of its bytes, which bounds the memory for bytes not copied yet."""
+"""A file takes at most one entry for this many of its bytes, which bounds the memory for bytes not copied yet."""
 FILE_RESERVE_BYTES: Final = BLOCK_BYTES + (128 << 10)
 """What appends leave free in a file: a block for an empty batch at its end, and room for claims, seals and deletes when
 the disk is full and there is no other file. Without them nobody could take over, or make room."""

@@ -38,7 +38,7 @@ INCARNATION_BYTES: Final = 16
 RETRY_SECONDS: Final = 1.0
 """After copying failed for want of room, and for a look at the room that others leave."""
 FREE_FILES_MIN: Final = 2
-"""Under load so many are made ahead: writing a new one beside a fast stream halves its speed."""
+"""Under load this many are made ahead: writing a new one beside a fast stream halves its speed."""
 CLOSE_COPY_SECONDS: Final = 5.0
 """A graceful stop copies for so long at most; what is left is replayed at the next start."""
 

@@ -79,7 +79,7 @@ def test_a_root_is_enough() -> None:
         ('[server]\nroot = "x"\n[quotas]\n"a b" = 1\n', "[quotas]: 'a b' is not a name"),
         ('[server]\nroot = "x"\n[quotas]\nn = 9223372036854775808\n', "[quotas]: n: must be a whole number of bytes"),
         ("[limits]\nconnections_max = 0\n", "[limits]: connections_max: 0 is too small"),
-        ("[server]\nshutdown_seconds = nan\n", "shutdown_seconds: must be a number, and nan is none"),
+        ("[server]\nshutdown_seconds = nan\n", "shutdown_seconds: must be a number, and nan is not one"),
         ("[storage]\nretention_seconds = inf\n", "retention_seconds: inf is too large"),
     ],
 )

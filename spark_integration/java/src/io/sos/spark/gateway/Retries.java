@@ -153,7 +153,7 @@ final class Retries {
         try {
             return ServiceAddress.parse(text);
         } catch (IllegalArgumentException e) {
-            throw new ProtocolException("NOT_OWNER with an address that is none: " + text, e);
+            throw new ProtocolException("NOT_OWNER with what is not an address:  " + text, e);
         }
     }
 }

@@ -217,7 +217,7 @@ final class LogCursor {
         }
     }
 
-    /** Whether so many bytes lie from {@link #position} on; reads on if they do not. */
+    /** Whether this many bytes lie from {@link #position} on; reads on if they do not. */
     private boolean fill(int wanted) throws IOException {
         while (limit - position < wanted) {
             System.arraycopy(bytes, position, bytes, 0, limit - position);

@@ -179,7 +179,7 @@ final class VolumeLog {
     }
 
     /**
-     * How far to go from {@code first} with so many bytes: to the end of a block, but at least by a message, and by a part of
+     * How far to go from {@code first} with this many bytes: to the end of a block, but at least by a message, and by a part of
      * a block only if it is larger than that.
      */
     long endWithin(long first, long bytesMax) throws IOException {
