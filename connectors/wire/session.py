@@ -82,9 +82,10 @@ SESSION_MOVES: Final[Mapping[tuple[SessionState, Side, FrameType], SessionState]
     (SessionState.STREAMING, Side.TAKER, FrameType.ACK): SessionState.STREAMING,
     (SessionState.STREAMING, Side.TAKER, FrameType.RESTART): SessionState.OVER,
     (SessionState.STREAMING, Side.TAKER, FrameType.ERROR): SessionState.OVER,
-    # Between relay and sink only: the sink's half of the two-phase commit.
     (SessionState.STREAMING, Side.TAKER, FrameType.MESSAGE): SessionState.STREAMING,
 }
+OF_SINKS_ONLY: Final = frozenset({(SessionState.STREAMING, Side.TAKER, FrameType.MESSAGE)})
+"""Moves that only a sink's connection has: its half of the two-phase commit."""
 
 
 class ConnectorSession:
@@ -181,8 +182,9 @@ class ConnectorSession:
     def _see(self, side: Side, frame: Frame) -> None:
         """Make the move of a frame, sent or received."""
         kind = TYPE_OF[type(frame)]
-        after = SESSION_MOVES.get((self.state, side, kind))
-        if after is None or (kind is FrameType.MESSAGE and side is Side.TAKER and self.round is None):
+        move = (self.state, side, kind)
+        after = SESSION_MOVES.get(move)
+        if after is None or (self.round is None and move in OF_SINKS_ONLY):
             raise ProtocolError(f"{kind.name} of the {side.value} is not allowed while {self.state.value}")
         if self.round is None:
             self._see_at_source(frame)

@@ -50,7 +50,6 @@ ROUND_MOVES: Final[Mapping[tuple[RoundState, RoundMove], RoundState]] = {
     (RoundState.BETWEEN, RoundMove.PHASE_1): RoundState.VOTING,
     (RoundState.VOTING, RoundMove.VOTE): RoundState.VOTED,
     (RoundState.VOTED, RoundMove.PHASE_2): RoundState.BETWEEN,
-    # Another sink has voted abort already.
     (RoundState.VOTING, RoundMove.PHASE_2): RoundState.BETWEEN,
     (RoundState.BETWEEN, RoundMove.LATE_VOTE): RoundState.BETWEEN,
     (RoundState.VOTING, RoundMove.LATE_VOTE): RoundState.VOTING,
@@ -61,6 +60,9 @@ ROUND_MOVES: Final[Mapping[tuple[RoundState, RoundMove], RoundState]] = {
     (RoundState.BETWEEN, RoundMove.LISTED): RoundState.BETWEEN,
     (RoundState.BETWEEN, RoundMove.WORKERS_LEFT): RoundState.BETWEEN,
 }
+
+ABORTS_ONLY: Final = frozenset({(RoundState.VOTING, RoundMove.PHASE_2)})
+"""Moves that may not commit: before the vote a round ends only because another sink has voted abort already."""
 
 _OF_RELAY: Final = (ListUncommitted, PhaseOne, PhaseTwo, WorkersLeft)
 
@@ -109,7 +111,7 @@ class TwoPhaseRound:
         if transaction != self.transaction:
             self._move(RoundMove.PHASE_2_OF_EARLIER)
             return
-        if commit and self.state is RoundState.VOTING:
+        if commit and (self.state, RoundMove.PHASE_2) in ABORTS_ONLY:
             raise ProtocolError(f"{transaction!r} is committed before it was voted on")
         self._move(RoundMove.PHASE_2)
         self.transaction = None

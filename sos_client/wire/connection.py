@@ -1,8 +1,11 @@
 """One connection as a state machine, the same for both ends: which message may come next, and what then may follow.
 
 The legal moves are data: `TRANSITIONS` says which request may be sent in which state, `exchange.ANSWERS` what may come
-back. Requests are answered in order. An append and a follow are modes: their answer may be over early (refused, or at
-the end of a sealed object), but only END or STOP of the client leaves the mode; what it sends until then is discarded.
+back, and `ANSWER_OVER` the one change of state that no request makes, but an answer. (An error that ends the connection
+closes it in any state.)
+
+Requests are answered in order. An append and a follow are modes: their answer may be over early (refused, or at the end
+of a sealed object), but only END or STOP of the client leaves the mode; what it sends until then is discarded.
 
 No bytes are moved here but those of control messages, no time passes, and nothing is retried.
 """
@@ -81,6 +84,10 @@ TRANSITIONS: Final[Mapping[tuple[State, Move], State]] = {
     (State.FOLLOWING, Move.PING): State.FOLLOWING,
     (State.FOLLOWING, Move.STOP): State.IDLE,
 }
+
+ANSWER_OVER: Final[Mapping[State, State]] = {State.APPENDING: State.DISCARDING}
+"""Where the answer to a mode's request may be over before the client has left the mode, and what is then. A follow
+stays one: the client may only PING and STOP in it, which need no other state."""
 
 
 _MOVES: Final[Mapping[type[Message], Move]] = {
@@ -319,8 +326,7 @@ class Connection:
             self._welcome(answer)
         if exchange is self._mode:
             self._mode = None
-            if self.state is State.APPENDING:
-                self.state = State.DISCARDING
+            self.state = ANSWER_OVER.get(self.state, self.state)
 
     def _welcome(self, welcome: m.Welcome) -> None:
         if welcome.frame_bytes_max < FRAME_BYTES_MAX_LEAST:
