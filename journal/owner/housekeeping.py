@@ -198,8 +198,8 @@ class Housekeeping:
     def settled(self) -> dict[str, int]:
         """What the header that is written now says of the past: what was proposed, unless a pin has come since.
 
-        A trim that an earlier owner has proposed is none: what it rests on is not known. Nor is one for whose oldest
-        moment not every member that counts has an index snapshot.
+        A trim that an earlier owner has proposed does not count: what it rests on is not known. Nor does one for whose
+        oldest moment a member that counts lacks the index snapshot.
         """
         header, (trim, oldest) = self._log.segment, self._proposed
         stands = self._log.progress.may_trim(oldest)

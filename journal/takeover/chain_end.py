@@ -203,8 +203,8 @@ async def standing_snapshots(
 ) -> list[StandingSnapshot]:
     """What stands for all that was trimmed: the newest index snapshot, and that of the oldest moment.
 
-    Moments between the two are told from the second, which is done without if it is whole nowhere. LOST if something was
-    trimmed, and none is whole anywhere.
+    Moments between the two are told from the second; without it, if it is whole nowhere. LOST if something was trimmed,
+    and none is whole anywhere.
     """
     last = headers[assembly.links[-1].segment]
     held = [await copy.list() for copy in assembly.copies]
