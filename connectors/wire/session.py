@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from connectors.wire.codec import decode, encode, message_head
+from connectors.wire.codec import decode, encode
 from connectors.wire.frames import (
     TYPE_OF,
     AckFrame,
@@ -154,18 +154,6 @@ class ConnectorSession:
         except ProtocolError as error:
             raise MisuseError(f"this cannot be sent: {error}") from None
         return data
-
-    def send_message_head(
-        self, stream_id: int, message_id: int, event_time: int, key_bytes: int, payload_bytes: int
-    ) -> bytes:
-        """What to send before key and payload, uncopied, as the next MESSAGE of an open stream."""
-        head = message_head(stream_id, message_id, event_time, key_bytes, payload_bytes)
-        self._check_credit()
-        try:
-            self._see(self._our_side, MessageFrame(stream_id, message_id))
-        except ProtocolError as error:
-            raise MisuseError(f"this cannot be sent: {error}") from None
-        return head
 
     def spend(self, stream_id: int, messages: int) -> None:
         """So many messages of an open stream, encoded before, are sent now: `send` without a look at each."""

@@ -144,9 +144,6 @@ class Disk(Protocol):
     async def unlink(self, path: str) -> None:
         """Remove a file's name. Durable after `sync_directory` of the parent only."""
 
-    async def remove_directory(self, path: str) -> None:
-        """Remove an empty directory."""
-
     async def exists(self, path: str) -> bool:
         """Whether there is such a file or directory (a link counts as one, wherever it leads)."""
 
@@ -266,9 +263,6 @@ class RealDisk:
 
     async def unlink(self, path: str) -> None:
         await _in_thread(self._at, path, lambda parent, name: os.unlink(name, dir_fd=parent))
-
-    async def remove_directory(self, path: str) -> None:
-        await _in_thread(self._at, path, lambda parent, name: os.rmdir(name, dir_fd=parent))
 
     async def exists(self, path: str) -> bool:
         return await _in_thread(self._exists, path)

@@ -47,7 +47,6 @@ ANSWER_BYTES_MAX: Final = 32 << 10
 # What an answer takes besides its packed bytes, and its client besides that (measured in the tests).
 ANSWER_BYTES: Final = 512
 CLIENT_BYTES: Final = 512
-FULL_ANSWERS: Final = FULL_BYTES // ANSWER_BYTES  # so there are never more
 # After their answers are gone, this many clients are remembered by the last operation that expired: as many as can come
 # while answers must be kept, so that an id is refused for that long again.
 CLIENTS_MAX: Final = FULL_BYTES // (ANSWER_BYTES + CLIENT_BYTES)

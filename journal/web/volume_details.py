@@ -90,7 +90,6 @@ class VolumeDetails:
         self._source = source
         self._queries: dict[str, QueryDetails] = {}
         self._past = LogPast()
-        self._past_read_at = -1e9
         self._oldest: tuple[int, int | None] = (0, None)
         self._seen: object = None
         self.version = 0

@@ -240,16 +240,6 @@ def test_the_id_that_stands_for_none_is_no_messages() -> None:
         listener.next_frame()
 
 
-def test_the_head_of_a_message_is_the_message_without_key_and_payload() -> None:
-    source, _ = play(ConnectorRole.SOURCE, ConnectorRole.LISTENER, HELLO, OK, NOTIFY, ACCEPT)
-    assert source.send_message_head(1, 5, 7, 3, 4) + b"keyload" == encode(MessageFrame(1, 5, 7, b"key", b"load"))
-    assert source.credits == 1
-    with pytest.raises(MisuseError, match="not introduced"):
-        source.send_message_head(2, 5, 7, 3, 4)
-    with pytest.raises(MisuseError, match="out of its range"):
-        source.send_message_head(1, -1, 0, 0, 0)
-
-
 STREAMING = (HELLO, OK, NOTIFY, ACCEPT)
 PHASE_1 = PhaseOne(transaction="t", ranges=((1, 0, 5),))
 VOTE = Vote(transaction="t", commit=True)

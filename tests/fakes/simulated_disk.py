@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OPERATIONS: Final = (
     *("open", "read", "write", "sync", "truncate", "allocate", "size", "lock"),
-    *("make_directory", "list_directory", "sync_directory", "rename", "unlink", "remove_directory", "exists"),
+    *("make_directory", "list_directory", "sync_directory", "rename", "unlink", "exists"),
 )
 BYTES_PER_SECOND: Final = 500e6
 QUICK_RATE: Final = 0.5
@@ -159,13 +159,6 @@ class SimulatedDisk:
             raise os_error(errno.ENOENT, path)
         if isinstance(node, Directory):
             raise os_error(errno.EISDIR, path)
-        self.drive.relink((directory, name, None))
-
-    async def remove_directory(self, path: str) -> None:
-        await self.perform("remove_directory", path)
-        directory, name = self._parent(path)
-        if self._directory(path).entries:
-            raise os_error(errno.ENOTEMPTY, path)
         self.drive.relink((directory, name, None))
 
     async def exists(self, path: str) -> bool:
