@@ -115,7 +115,7 @@ CONNECTOR_TESTS: Final = [
     ]
 ]
 
-WEB: Final = ["journal/web/outlook.py", "journal.owner.query_facts.py", "sos_client/web/sampling.py"]
+WEB: Final = ["journal/web/outlook.py", "journal/owner/query_facts.py", "sos_client/web/sampling.py"]
 WEB_TESTS: Final = [
     "tests/journal/web/test_outlook.py",
     "tests/journal/owner/test_query_facts.py",
@@ -127,6 +127,11 @@ ORDER_TESTS: Final = ["tests/spark_integration/order/test_plan_verdict.py"]
 
 
 COVERED_TESTS: Final = [*WIRE_TESTS, *JOURNAL_TESTS, *CONNECTOR_TESTS, *WEB_TESTS, *ORDER_TESTS]
+
+
+def test_each_of_them_is_there() -> None:
+    for pattern in [*WIRE, *JOURNAL, *CONNECTORS, *WEB, *ORDER, *COVERED_TESTS]:
+        assert list(ROOT.glob(pattern)), pattern
 
 
 @pytest.mark.slow
