@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -29,6 +31,15 @@ if TYPE_CHECKING:
 NamespaceInfo = m.Using
 ObjectInfo = m.ObjectInfo
 AnswerT = TypeVar("AnswerT", bound="Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceEntry:
+    """A namespace as a server lists it; `epoch` is that of its claim, 0 if nobody has claimed it."""
+
+    name: str
+    used_bytes: int
+    epoch: int
 
 
 @contextlib.asynccontextmanager
@@ -126,6 +137,20 @@ class SosClient:
             if not page.more or not page.entries:
                 return
             page = await self.list_page(namespace, after=page.entries[-1].name)
+
+    async def list_namespaces(self) -> AsyncIterator[NamespaceEntry]:
+        """The namespaces that the token may enter, in order of name. NOT_FOUND: a server that cannot say it yet."""
+        after, more = "", True
+        while more:
+            page = await self._attempts.run(partial(self._namespaces_after, after))
+            for entry in page.entries:
+                yield NamespaceEntry(name=entry.name, used_bytes=entry.size, epoch=entry.epoch)
+            more = page.more and bool(page.entries)
+            after = page.entries[-1].name if page.entries else after
+
+    async def _namespaces_after(self, after: str, _failures: int) -> m.Listing:
+        async with self._pool.lease(unused=True) as link:
+            return await link.ask(m.List(after=after, limit=LIST_ENTRIES_MAX), m.Listing)
 
     async def seal(self, namespace: str, object: str, *, size: int, epoch: int = 0, holder: bytes = b"") -> m.Sealed:
         """Make the object immutable, if it has exactly this size. Again is fine."""

@@ -47,13 +47,13 @@ class ConnectionPool:
         self._turns = trio.Semaphore(REQUESTS_MAX, max_value=REQUESTS_MAX)
 
     @contextlib.asynccontextmanager
-    async def lease(self, namespace: str | None = None) -> AsyncIterator[Link]:
+    async def lease(self, namespace: str | None = None, *, unused: bool = False) -> AsyncIterator[Link]:
         """A connection for the requests of the block, which have to be answered in time.
 
-        It is kept afterwards if it is fit for another request, and closed if not.
+        It is kept afterwards if it is fit for another request, and closed if not. An `unused` one is in no namespace.
         """
         async with self._turns:
-            link = await self.take(namespace)
+            link = await (self._connect() if unused else self.take(namespace))
             try:
                 with translated(self.address), trio.fail_after(self._deadlines.answer_seconds):
                     yield link

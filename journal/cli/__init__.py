@@ -11,6 +11,7 @@ VERBS: Final = {
     "create": ("create", "create"),
     "serve": ("serve", "serve_command"),
     "members": ("members", "members"),
+    "volumes": ("volumes", "volumes"),
     "spark-conf": ("spark_conf", "spark_conf"),
     "spark-jar": ("spark_jar", "spark_jar"),
     "status": ("status", "status"),

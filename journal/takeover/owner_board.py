@@ -42,6 +42,11 @@ def object_name(epoch: int) -> str:
     return f"{_PREFIX}{epoch:016x}"
 
 
+def is_of_board(name: str) -> bool:
+    """Whether an object of this name is an owner's address."""
+    return name.startswith(_PREFIX)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerBoard:
     """The board on SOS servers. `address` is what this service says of itself."""

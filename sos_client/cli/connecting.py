@@ -139,14 +139,16 @@ class Place:
         return self.namespace if self.object is None else f"{self.namespace}/{self.object}"
 
 
-def place_argument(metavar: str) -> Callable[[Verb], Verb]:
+def place_argument(metavar: str, *, required: bool = True) -> Callable[[Verb], Verb]:
     """The argument `place` in one of the forms NAMESPACE, NAMESPACE/OBJECT and NAMESPACE[/OBJECT]."""
 
-    def parse(ctx: click.Context, param: click.Parameter, value: str) -> Place:
+    def parse(ctx: click.Context, param: click.Parameter, value: str | None) -> Place | None:
+        if value is None:
+            return None
         namespace, slash, name = value.partition("/")
         if bool(slash) != ("/" in metavar) and "[" not in metavar:
             raise click.BadParameter(f"{value!r} is not of the form {metavar}", ctx, param)
         check_name(namespace)
         return Place(namespace=namespace, object=check_name(name) if slash else None)
 
-    return click.argument("place", metavar=metavar, callback=parse)
+    return click.argument("place", metavar=metavar, callback=parse, required=required)

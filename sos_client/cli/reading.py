@@ -33,11 +33,19 @@ def ping(*, connecting: Connecting, as_json: bool) -> None:
 
 
 @click.command("ls")
-@place_argument("NAMESPACE")
+@place_argument("NAMESPACE", required=False)
 @connecting_options
 @json_option
-def ls(*, place: Place, connecting: Connecting, as_json: bool) -> None:
-    """List the objects of a namespace, by name."""
+def ls(*, place: Place | None, connecting: Connecting, as_json: bool) -> None:
+    """List the objects of a namespace, or all namespaces that the token may enter, by name.
+
+    \b
+    sos ls
+    sos ls payments
+    """
+    if place is None:
+        _list_namespaces(connecting, as_json=as_json)
+        return
 
     async def run(client: SosClient) -> None:
         entries = [info async for info in client.list_all(place.namespace)]
@@ -46,6 +54,20 @@ def ls(*, place: Place, connecting: Connecting, as_json: bool) -> None:
             return
         rows = [(str(i.size), str(i.epoch), f"{i.crc:08x}", _state(i), printable(i.name)) for i in entries]
         print_table(("SIZE", "EPOCH", "CRC32C", "STATE", "NAME"), rows, right=(0, 1))
+
+    connecting.run(run)
+
+
+def _list_namespaces(connecting: Connecting, *, as_json: bool) -> None:
+    async def run(client: SosClient) -> None:
+        entries = [entry async for entry in client.list_namespaces()]
+        if as_json:
+            values = [{"name": e.name, "used_bytes": e.used_bytes, "epoch": e.epoch} for e in entries]
+            print_json({"namespaces": values})
+            return
+        print_table(
+            ("BYTES", "EPOCH", "NAMESPACE"), [(str(e.used_bytes), str(e.epoch), e.name) for e in entries], right=(0, 1)
+        )
 
     connecting.run(run)
 

@@ -9,7 +9,8 @@
     server = { token_file = "journal.token" } # what is different towards the servers, and towards the services:
     service = { token_file = "spark.token" }  # any of token_file, tls, tls_ca, tls_cert, tls_key, insecure
 
-What stands on the command line wins over a profile, and so do variables of the environment, unless --profile is given.
+SOS_PROFILES names another file. What stands on the command line wins over a profile, and so do variables of the
+environment, unless --profile is given.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ class Profile:
 
 
 def profiles_path() -> Path:
-    """Where profiles are kept."""
+    """Where profiles are kept; nowhere, if SOS_PROFILES is set and empty."""
+    if (file := os.environ.get("SOS_PROFILES")) is not None:
+        return Path(file or os.devnull)
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "sos" / "profiles.toml"
 
 
@@ -107,7 +110,7 @@ def chosen_profile(name: str | None) -> Profile:
     SettingsError if it is named and is not there, or the file is not in order.
     """
     path = profiles_path()
-    if not path.exists():
+    if not path.is_file():
         if name:
             raise SettingsError(f"there is no profile {name!r}: {path} does not exist")
         return Profile()

@@ -170,10 +170,33 @@ async def stat(session: Session, request: m.Stat) -> None:
 
 
 async def list_objects(session: Session, request: m.List) -> None:
+    """Of the namespace in use; before any USE the namespaces themselves, those that the token may enter."""
+    if session.namespace is None:
+        await _list_namespaces(session, request)
+        return
     namespace = session.allowed(Right.READ)
     entries = namespace.list(request.after, request.limit + 1)
     await trio.lowlevel.checkpoint()  # a full page takes milliseconds: the others come first
     await session.send(m.Listing(entries=tuple(entries[: request.limit]), more=len(entries) > request.limit))
+
+
+async def _list_namespaces(session: Session, request: m.List) -> None:
+    service, grant = session.service, session.current_grant()
+    found = service.store.namespaces_after(request.after, request.limit + 1, grant.reaches)
+    now = service.wall_clock()
+    entries = tuple(
+        m.ObjectInfo(
+            name=one.name,
+            size=one.used_bytes,
+            sealed=False,
+            epoch=one.claim.epoch if one.claim is not None else 0,
+            crc=0,
+            server_time=now,
+        )
+        for one in found[: request.limit]
+    )
+    await trio.lowlevel.checkpoint()
+    await session.send(m.Listing(entries=entries, more=len(found) > request.limit))
 
 
 async def delete(session: Session, request: m.Delete) -> None:

@@ -7,6 +7,7 @@ in `namespace.py`, how they become durable in `commit_log.py`, how the log becom
 from __future__ import annotations
 
 import errno
+import heapq
 import secrets
 from typing import TYPE_CHECKING, Final
 
@@ -161,9 +162,7 @@ class ObjectStore:
         check_name(name)
         if name not in self.contents.namespaces:
             await self._make_namespace(name, still_allowed if create else None)
-        if (namespace := self._namespaces.get(name)) is None:
-            namespace = self._namespaces[name] = Namespace(self.contents.namespaces[name], self)
-        return namespace
+        return self._known(name)
 
     @property
     def refuses_appends(self) -> bool:
@@ -172,10 +171,17 @@ class ObjectStore:
 
     def namespaces(self) -> list[Namespace]:
         """All there are, in order of name."""
-        for name, stored in self.contents.namespaces.items():
-            if name not in self._namespaces:
-                self._namespaces[name] = Namespace(stored, self)
-        return [self._namespaces[name] for name in sorted(self._namespaces)]
+        return [self._known(name) for name in sorted(self.contents.namespaces)]
+
+    def namespaces_after(self, after: str, limit: int, wanted: Callable[[str], bool]) -> list[Namespace]:
+        """The first `limit` of those that are wanted and whose names come after `after`, in order of name."""
+        names = (name for name in self.contents.namespaces if name > after and wanted(name))
+        return [self._known(name) for name in heapq.nsmallest(limit, names)]
+
+    def _known(self, name: str) -> Namespace:
+        if (namespace := self._namespaces.get(name)) is None:
+            namespace = self._namespaces[name] = Namespace(self.contents.namespaces[name], self)
+        return namespace
 
     async def commit(self, row: Row) -> None:
         """Return when the row is durable. RefusedError: it never will be."""

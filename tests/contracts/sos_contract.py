@@ -166,6 +166,17 @@ async def check_sealing_and_deleting(open: Open) -> None:
         await refused(ErrorCode.NOT_FOUND, client.delete("sealing", "o"))
 
 
+async def check_listing_of_namespaces(open: Open) -> None:
+    async with open() as client:
+        await put(client, "spaces-1", "o", b"eight by")
+        await client.use("spaces-2", create=True)
+        await client.fence("spaces-2", 3, HOLDER)
+        await client.stat("spaces-1", "o")  # a connection that is in a namespace is not the one that is asked
+        found = {one.name: (one.used_bytes, one.epoch) async for one in client.list_namespaces()}
+        assert list(found) == sorted(found)
+        assert (found["spaces-1"], found["spaces-2"]) == ((8, 0), (0, 3))
+
+
 async def check_listing(open: Open) -> None:
     names = [f"o{number:03}" for number in range(25)]
     async with open() as client:

@@ -193,6 +193,10 @@ class MemoryNamespace:
             raise RefusedError(ErrorCode.NOT_SEALED, size=len(stored.content))
         del self.objects[object_name]
 
+    @property
+    def used_bytes(self) -> int:
+        return sum(len(stored.content) for stored in self.objects.values())
+
     def number_and_size(self, object_name: str) -> tuple[int, int]:
         stored = self._object(object_name)
         return stored.number, len(stored.content)
@@ -282,6 +286,10 @@ class MemoryStore:
             still_allowed()
             self.namespaces[name] = MemoryNamespace(self, name)
         return self.namespaces[name]
+
+    def namespaces_after(self, after: str, limit: int, wanted: Callable[[str], bool]) -> list[MemoryNamespace]:
+        names = sorted(name for name in self.namespaces if name > after and wanted(name))
+        return [self.namespaces[name] for name in names[:limit]]
 
     def begin_round(self) -> None:
         pass

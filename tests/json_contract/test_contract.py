@@ -156,6 +156,10 @@ def test_what_sos_journal_says(house: House) -> None:
     assert house.journal("spark-conf", "payments", where="service")
     (made,) = house.journal("create", "other", where="servers")
     assert made["members"] == [house.server]
+    assert {one["volume"] for one in house.journal("volumes list", where="servers")} == {"payments", "other"}
+    house.journal("volumes drop", "other", "--dry-run", where="servers")
+    (dropped,) = house.journal("volumes drop", "other", "--yes", where="servers")
+    assert (dropped["servers"], dropped["kept_objects"]) == ([house.server], 0)
 
 
 def test_what_sos_journal_says_of_its_changes(house: House) -> None:
@@ -193,7 +197,7 @@ def test_what_sos_says(house: House, tmp_path: Path) -> None:
 
     sos("put", "n/o", given="hello")
     sos("append", "n/o", given=" you")
-    for arguments in (("ping",), ("stat", "n/o"), ("stat", "n"), ("ls", "n"), ("get", "n/o"), ("tail", "n/o")):
+    for arguments in (("ping",), ("stat", "n/o"), ("stat", "n"), ("ls", "n"), ("ls",), ("get", "n/o"), ("tail", "n/o")):
         sos(*arguments)
     assert sos("seal", "n/o")["sealed"] is True
     sos("rm", "n/o")

@@ -81,6 +81,19 @@ async def prepare(here: Scene, token: bytes) -> None:
     here.store.namespaces["ns"].objects["done"].sealed = True
 
 
+async def test_a_token_sees_the_namespaces_that_it_may_enter_and_no_others(tokens: Tokens) -> None:
+    async with scene(access=tokens.access) as here:
+        owner = tokens.make(name="owner")
+        for name in ("payments", "test-1", "test-2", "test-3"):
+            await here.entered(name, token=owner)
+        client = here.connect()
+        await client.hello(tokens.make(frozenset({Right.READ}), namespaces=("test-*",)))
+        page = await client.ask(m.List(after="test-1", limit=1), m.Listing)
+        assert ([one.name for one in page.entries], page.more) == (["test-2"], True)
+        page = await client.ask(m.List(after="", limit=3), m.Listing)
+        assert ([one.name for one in page.entries], page.more) == (["test-1", "test-2", "test-3"], False)
+
+
 @pytest.mark.parametrize("rights", RIGHTS, ids=lambda rights: "+".join(sorted(rights)))
 @pytest.mark.parametrize("what", list(NEEDS))
 async def test_each_right_with_each_request(tokens: Tokens, what: str, rights: frozenset[Right]) -> None:
