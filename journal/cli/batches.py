@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from journal.records.change import CONTENT_KINDS, content_path, decode_change
 from journal.records.moments import Now
 from sos_client.command.output import (
     QUIET,
+    ago_text,
     count_text,
     duration_text,
     note,
@@ -73,8 +75,8 @@ async def _batches(location: Location, last: int, offsets: bool, style: Style, a
         return
     several = len({batch.query for batch in found}) > 1
     rows = [_row(batch, plan, style, several=several) for batch, plan in zip(found, plans, strict=True)]
-    header = ["BATCH", "PLANNED", "COMMITTED", "TOOK", "LSN", "STATE", "OFFSETS" if offsets else ""]
-    print_table(["QUERY", *header] if several else header, rows, right=[4, 5] if several else [0, 3, 4])
+    header = ["BATCH", "PLANNED", "COMMITTED", "", "TOOK", "LSN", "STATE", "OFFSETS" if offsets else ""]
+    print_table(["QUERY", *header] if several else header, rows, right=[5, 6] if several else [0, 4, 5])
 
 
 async def last_batches(reader: VolumeReader, path: str, last: int, advance: Callable[[int], None]) -> list[Batch]:
@@ -161,6 +163,7 @@ def _row(batch: Batch, plan: OffsetFile | None, style: Style, *, several: bool) 
         str(batch.number),
         time_text(batch.planned_ms, style.zone),
         committed,
+        "" if batch.committed_ms is None else ago_text(batch.committed_ms, time.time_ns() // 1_000_000),
         duration_text(batch.duration_ms),
         str(batch.committed_lsn or batch.planned_lsn or "-"),
         state,

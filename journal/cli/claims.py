@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,7 @@ from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
 from journal.gateway.wire.answer_checks import Kept
 from journal.records.paths import is_within
-from sos_client.command.output import print_json, print_table, time_text
+from sos_client.command.output import ago_text, print_json, print_table, time_text
 from sos_client.command.running import run_async
 from sos_client.printable import printable
 
@@ -110,7 +111,8 @@ def ask(found: list[ClaimedPath], question: str, style: Style) -> None:
 
 def _row(one: ClaimedPath, style: Style) -> tuple[str, str, str]:
     claim = one.claim
-    return printable(one.path or "/"), printable(claim.application), time_text(claim.start_time, style.zone)
+    started = f"{time_text(claim.start_time, style.zone)}, {ago_text(claim.start_time, time.time_ns() // 1_000_000)}"
+    return printable(one.path or "/"), printable(claim.application), started
 
 
 def _as_json(one: ClaimedPath) -> dict[str, object]:

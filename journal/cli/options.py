@@ -157,7 +157,7 @@ def style_options(function: Verb) -> Verb:
 
 def at_option(function: Verb) -> Verb:
     """Gives the verb `at`: a moment as text, for `moment_of`."""
-    help_text = "Moment: LSN, time (2026-05-01T12:30), 15m (ago), or batch:N (as committed)."
+    help_text = "Moment: LSN, time (2026-05-01T12:30, 14:30, 'yesterday 14:30'), 15m (ago), or batch:N (as committed)."
     return decorated(function, (click.option("--at", metavar="MOMENT", default="now", help=help_text),))
 
 

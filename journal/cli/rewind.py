@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from journal.errors import JournalCode, JournalError, refused
 from journal.files.tree_writing import write_tree
 from journal.records.moments import Now
 from journal.records.paths import is_within, join
-from sos_client.command.output import count_text, note, print_json, progress, time_text
+from sos_client.command.output import ago_text, count_text, note, print_json, progress, time_text
 from sos_client.command.running import run_async
 from sos_client.printable import printable
 
@@ -197,7 +198,9 @@ def _print_plan(plan: RewindPlan, style: Style) -> None:
     click.echo(
         f"{printable(str(plan.home))} goes back to batch {plan.batch} (LSN {plan.lsn}); it is at {plan.last} now"
     )
-    click.echo(f"last batch: {time_text(plan.last_ms, style.zone)}. Stop the query first, and start it again after")
+    ago = ago_text(plan.last_ms, time.time_ns() // 1_000_000)
+    last = f"{time_text(plan.last_ms, style.zone)}, {ago}"
+    click.echo(f"last batch: {last}. Stop the query first, and start it again after")
     print_diagnosis(plan.home.path, plan.diagnosis)
     if again:
         click.echo(f"run again: {count_text(len(again), 'batch', 'batches')}, {again[0]} to {again[-1]}, from")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ from journal.cli.locations import LocationType
 from journal.cli.ls import status_json
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.views import LogView, open_view
-from sos_client.command.output import print_json, print_pairs, size_text, time_text
+from sos_client.command.output import ago_text, print_json, print_pairs, size_text, time_text
 from sos_client.command.running import run_async
 from sos_client.printable import printable
 
@@ -50,7 +51,7 @@ async def _stat(location: Location, at: str, style: Style, access: Access) -> No
         ("path", printable(str(location))),
         ("kind", "directory" if status.is_directory else "file"),
         ("size", f"{size_text(status.size)} ({status.size} bytes)"),
-        ("modified", time_text(status.modified_ms, style.zone)),
+        ("modified", f"{time_text(status.modified_ms, style.zone)}, {ago_text(status.modified_ms, _now_ms())}"),
     ]
     if status.crc is not None:
         pairs.append(("crc32c", f"{status.crc:08x}"))
@@ -58,3 +59,7 @@ async def _stat(location: Location, at: str, style: Style, access: Access) -> No
         pairs.append(("as of LSN", str(view.lsn)))
     pairs += [("extent", f"{e['length']} bytes at {e['offset']} of {e['object']}") for e in extents]
     print_pairs(pairs)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

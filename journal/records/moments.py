@@ -13,8 +13,10 @@ from typing import Final, TypeAlias
 from journal.errors import JournalCode, refused
 from journal.records.record import NUMBER_MAX, Lsn
 
-_AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)(?: ?ago)?", re.ASCII)
-_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LENGTH: Final = re.compile(r"(\d{1,9}) ?(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)", re.ASCII)
+_AGO: Final = re.compile(rf"{_LENGTH.pattern}(?: ?{_LENGTH.pattern})?(?: ?ago)?", re.ASCII)
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_DAY: Final = re.compile(r"(?:(today|yesterday)(?: |$))?(?:(\d{1,2}):(\d{2})(?::(\d{2}))?)?", re.ASCII)
 _BATCH: Final = re.compile(r"batch:(\d{1,18})", re.ASCII)
 _LSN: Final = re.compile(r"(?:lsn:)?(\d{1,19})", re.ASCII)
 
@@ -57,9 +59,28 @@ def parse_moment(text: str, *, now_ms: int, zone: dt.tzinfo) -> Moment:
         return AtBatch(batch=int(match[1]))
     if (match := _LSN.fullmatch(text)) and int(match[1]) <= NUMBER_MAX:
         return AtLsn(lsn=Lsn(int(match[1])))
-    if match := _AGO.fullmatch(text):
-        return AtTime(time_ms=max(0, now_ms - int(match[1]) * _UNIT_MS[match[2]]))
+    if _AGO.fullmatch(text):
+        ago_ms = sum(int(count) * _UNIT_MS[unit[0]] for count, unit in _LENGTH.findall(text))
+        return AtTime(time_ms=max(0, now_ms - ago_ms))
+    if (match := _DAY.fullmatch(text)) and (time_ms := _time_of_day(match, now_ms, zone)) is not None:
+        return AtTime(time_ms=time_ms)
     return AtTime(time_ms=_parse_time(text, zone))
+
+
+def _time_of_day(match: re.Match[str], now_ms: int, zone: dt.tzinfo) -> int | None:
+    """`yesterday 14:30`, `today` (its first moment), `14:30` (the last time that it was); None: no such time."""
+    day, *clock = match.groups()
+    now = dt.datetime.fromtimestamp(now_ms / 1000, zone)
+    try:
+        hour, minute, second = (int(part or 0) for part in clock)
+        time = dt.time(hour, minute, second)
+        date = now.date() - dt.timedelta(days=1 if day == "yesterday" else 0)
+        found = dt.datetime.combine(date, time, now.tzinfo)
+        if day is None and found > now:
+            found = dt.datetime.combine(date - dt.timedelta(days=1), time, now.tzinfo)
+    except (ValueError, OverflowError):
+        return None
+    return round(found.timestamp() * 1000)
 
 
 def _parse_time(text: str, zone: dt.tzinfo) -> int:
@@ -73,6 +94,7 @@ def _parse_time(text: str, zone: dt.tzinfo) -> int:
     if milliseconds < 0:
         raise refused(
             JournalCode.BAD_REQUEST,
-            f"{text[:100]!a} is not a moment: say now, an LSN, batch:N, a time (2026-05-01T12:30), or 15m (ago)",
+            f"{text[:100]!a} is not a moment: say now, an LSN, batch:N, a time (2026-05-01T12:30, 14:30, "
+            "yesterday 14:30), or 15m (ago)",
         )
     return milliseconds

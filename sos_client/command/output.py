@@ -67,6 +67,17 @@ def duration_text(milliseconds: int | None) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
+def ago_text(time_ms: int | None, now_ms: int) -> str:
+    """How long ago a time is, roughly, in one unit: 5 min ago. "-" for none; a clock may be ahead, too."""
+    if time_ms is None:
+        return "-"
+    seconds = max(0, now_ms - time_ms) // 1000
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"
+
+
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 

@@ -62,9 +62,11 @@ class Age(click.ParamType[int]):
 
 
 class Seconds(click.FloatRange):
-    """For click: a number of seconds. Nan, which click takes for a number of any range, would make a wait endless."""
+    """For click: seconds, as a number or as 90s, 2m, 1h. Nan, a number of any range to click, would be endless."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if match := _AGE.fullmatch(str(value)):
+            value = int(match[1]) * _SECONDS[match[2]]
         seconds: float = super().convert(value, param, ctx)
         if math.isnan(seconds):
             self.fail("nan is not a number of seconds", param, ctx)

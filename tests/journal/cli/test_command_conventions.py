@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sos_client.command.output import ago_text
+from sos_client.command.parameters import Seconds
 from sos_client.serving.access import Right, append_token, new_token
 from tests.journal.cli.conftest import Cli, RunMain, VolumeOnDisk, write_query
 from tests.journal.cli.servers import sos_servers
@@ -42,6 +44,17 @@ def test_each_query_is_told_how_much_it_takes(volume: VolumeOnDisk, cli: Cli) ->
     assert second["past_bytes"] > first["past_bytes"] + 4000
     live = sum(entry["size"] for entry in cli.lines("ls", "-R", "sos://payments/q1") if not entry["directory"])
     assert first["live_bytes"] == live
+
+
+def test_how_long_ago_is_said_roughly() -> None:
+    said = [ago_text(10**12 - seconds * 1000, 10**12) for seconds in (-5, 0, 90, 150, 7199, 7200, 200_000)]
+    assert said == ["0 s ago", "0 s ago", "90 s ago", "2 min ago", "119 min ago", "2 h ago", "2 d ago"]
+    assert ago_text(None, 10**12) == "-"
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("1.5", 1.5), ("90s", 90), ("2m", 120), ("1h", 3600)])
+def test_seconds_may_be_said_as_people_say_them(said: str, seconds: float) -> None:
+    assert Seconds(min=0).convert(said, None, None) == seconds
 
 
 def test_a_root_that_was_mistyped_is_not_a_new_server(tmp_path: Path) -> None:

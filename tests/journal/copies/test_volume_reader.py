@@ -313,13 +313,47 @@ NOON = int(dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC).timestamp() * 1000)
         ("2026-05-01 14:00:00+02:00", AtTime(time_ms=NOON)),
         ("15m", AtTime(time_ms=FIRST_TIME_MS - 15 * 60_000)),
         ("2h ago", AtTime(time_ms=FIRST_TIME_MS - 7_200_000)),
+        ("2 hours ago", AtTime(time_ms=FIRST_TIME_MS - 7_200_000)),
+        ("1h 30min", AtTime(time_ms=FIRST_TIME_MS - 5_400_000)),
+        ("1 week", AtTime(time_ms=FIRST_TIME_MS - 7 * 86_400_000)),
     ],
 )
 def test_moments(text: str, moment: object) -> None:
     assert parse_moment(text, now_ms=FIRST_TIME_MS, zone=dt.UTC) == moment
 
 
-@pytest.mark.parametrize("text", ["yesterday", "batch:", "batch:x", "-5", "9" * 20, "2026-13-01", "\0", "0001-01-01"])
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        ("12:00", 0),
+        ("11:59:30", -1 / 120),
+        ("12:01", -24 + 1 / 60),  # it was yesterday
+        ("yesterday", -36),
+        ("today", -12),
+        ("yesterday 12:30", -23.5),
+        ("today 13:00", 1),  # said to be in the future by whoever asks
+    ],
+)
+def test_times_of_day(text: str, hours: float) -> None:
+    assert parse_moment(text, now_ms=NOON, zone=dt.UTC) == AtTime(time_ms=NOON + round(hours * 3_600_000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tomorrow",
+        "25:00",
+        "yesterday12:00",
+        "3 moons ago",
+        "batch:",
+        "batch:x",
+        "-5",
+        "9" * 20,
+        "2026-13-01",
+        "\0",
+        "0001-01-01",
+    ],
+)
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(JournalError, match="is not a moment") as caught:
         parse_moment(text, now_ms=FIRST_TIME_MS, zone=dt.UTC)
