@@ -76,7 +76,7 @@ async def _backup(location: Location, directory: Path, dry_run: bool, style: Sty
 
 @asynccontextmanager
 async def _opened(directory: Path, location: Location, *, make: bool) -> AsyncIterator[DirectoryCopy | None]:
-    """The backup, made if wanted; None if there is none."""
+    """The backup, made if wanted; None if there is none. LOCKED if a service, or another backup, writes there."""
     folder = directory / location.volume
     if make:
         make_directories(folder.absolute())
@@ -84,6 +84,8 @@ async def _opened(directory: Path, location: Location, *, make: bool) -> AsyncIt
         yield None
         return
     async with open_directory_copy(directory, location.volume) as copy:
+        if make:
+            await copy.lock()
         yield copy
 
 

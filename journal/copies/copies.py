@@ -52,21 +52,20 @@ class Copy(Protocol):
 class DirectoryCopy:
     """The local copy that a journal service keeps, or a backup. Reading takes no lock: its owner may be running."""
 
-    def __init__(self, disk: Disk, *, label: str, folder: str) -> None:
+    def __init__(self, disk: Disk, *, label: str) -> None:
         self.label = label
         self._disk = disk
-        self._folder = folder
         self._locked = False
 
     async def list(self) -> dict[str, CopiedObject]:
         with _disk_errors(self.label):
-            sizes = await self._disk.file_sizes(self._folder)
+            sizes = await self._disk.file_sizes("")
         return {name: CopiedObject(name=name, size=size) for name, size in sizes.items() if _is_ours(name)}
 
     async def read(self, name: str, offset: int, length: int) -> bytes:
         with _disk_errors(self.label):
             try:
-                file = await self._disk.open(self._path(name), OpenMode.READ)
+                file = await self._disk.open(name, OpenMode.READ)
             except FileNotFoundError:
                 return b""
             try:
@@ -74,13 +73,18 @@ class DirectoryCopy:
             finally:
                 file.close()
 
+    async def lock(self) -> None:
+        """Let nobody else write there until it is closed. UnavailableError (LOCKED): a service, or somebody, does."""
+        if not self._locked:
+            with _disk_errors(self.label):
+                await self._disk.lock()
+            self._locked = True
+
     async def replace(self, name: str, data: bytes, *, present: bool) -> None:
         """Put a whole object in the place of what there is. UnavailableError (LOCKED) while the directory is in use."""
+        await self.lock()
         with _disk_errors(self.label):
-            if not self._locked:
-                await self._disk.lock()
-                self._locked = True
-            partial = self._path(f"{name}.partial")
+            partial = f"{name}.partial"
             if await self._disk.exists(partial):
                 await self._disk.unlink(partial)
             file = await self._disk.open(partial, OpenMode.CREATE)
@@ -89,11 +93,8 @@ class DirectoryCopy:
                 await file.sync()
             finally:
                 file.close()
-            await self._disk.rename(partial, self._path(name))
-            await self._disk.sync_directory(self._folder)
-
-    def _path(self, name: str) -> str:
-        return f"{self._folder}/{name}" if self._folder else name
+            await self._disk.rename(partial, name)
+            await self._disk.sync_directory("")
 
 
 @asynccontextmanager
@@ -101,9 +102,10 @@ async def open_directory_copy(root: Path, volume: str) -> AsyncIterator[Director
     """The volume's objects in `root/volume`, or in `root` itself. UnavailableError if there is no such directory."""
     async with AsyncExitStack() as stack:
         with _disk_errors(str(root)):
-            disk = await stack.enter_async_context(open_disk(root))
-            folder = volume if await disk.exists(volume) else ""
-        yield DirectoryCopy(disk, label=str(root / folder), folder=folder)
+            outer = await stack.enter_async_context(open_disk(root))
+            place = root / volume if await outer.exists(volume) else root
+            disk = await stack.enter_async_context(open_disk(place))  # the lock of a service is in there
+        yield DirectoryCopy(disk, label=str(place))
 
 
 class MemberCopy:
@@ -192,7 +194,7 @@ def _disk_errors(label: str) -> Iterator[None]:
     try:
         yield
     except DiskLockedError as error:
-        message = f"{label} is in use by a journal service: stop it first, or let it mend its own copy"
+        message = f"{label} is in use: by a service, whose directory it is then, or by another command"
         raise UnavailableError(JournalCode.LOCKED, message) from error
     except OSError as error:
         if error.errno == errno.EIO:

@@ -40,7 +40,7 @@ class LocalLog:
 
     def __init__(self, disk: Disk | None, log: EventLog) -> None:
         self._log = log
-        self.copy = None if disk is None else DirectoryCopy(disk, label="the local copy", folder="")
+        self.copy = None if disk is None else DirectoryCopy(disk, label="the local copy")
         self._disk = disk
         self._writing: tuple[str, File] | None = None  # the segment that grows
         self._broken: set[str] = set()  # segments of which the disk has not taken everything

@@ -7,8 +7,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 
 from journal.copies.backup_mark import MARK_NAME
+from journal.copies.copies import open_directory_copy
+from journal.copies.local_log import open_local_log
+from journal.errors import JournalCode, JournalError
+from sos_client.serving.event_log import EventLog, Level
 from tests.journal.cli.conftest import Cli, VolumeOnDisk, write_query
 
 if TYPE_CHECKING:
@@ -32,6 +37,20 @@ def backup(saved: VolumeOnDisk, cli: Cli, tmp_path: Path) -> Path:
     assert made["objects"]
     assert not made["damaged"]
     return root / "payments"
+
+
+async def test_nobody_else_writes_where_a_service_does(saved: VolumeOnDisk, cli: Cli, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(saved.root, cache)
+    async with open_local_log(cache, "payments", EventLog(least=Level.ERROR)):
+        before = _tree(cache)
+        refused = await trio.to_thread.run_sync(cli.here, "backup", "payments", str(cache))
+        assert isinstance(refused.exception, JournalError), refused.output
+        assert (refused.exception.code, refused.exception.exit_code) == (JournalCode.LOCKED, 9)
+        async with open_directory_copy(cache, "payments") as copy:  # what repair mends it with
+            with pytest.raises(JournalError, match="in use"):
+                await copy.replace("0" * 16, b"mended", present=False)
+        assert _tree(cache) == before
 
 
 def _tree(root: Path) -> dict[str, bytes]:

@@ -406,7 +406,7 @@ async def test_a_directory_can_soon_be_looked_into_by_itself(autojump_clock: Moc
         disk = new_disk()
         async with open_on(servers, disk=disk) as journal:
             await journal.put("new", b"2")
-            alone = DirectoryCopy(disk.another(), label="alone", folder="")
+            alone = DirectoryCopy(disk.another(), label="alone")
             assert not [name for name in await alone.list() if parse_snapshot_name(name)]  # who waits comes first
             await trio.sleep(2)
             reader = await open_reader(VOLUME, [alone])
