@@ -52,14 +52,16 @@ def confinement() -> tuple[str, ...]:
 
 
 @contextmanager
-def without_rights(command: Sequence[str], home: Path, *, ready: int) -> Iterator[subprocess.Popen[bytes]]:
+def without_rights(
+    command: Sequence[str], home: Path, *, ready: int, variables: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command as units and images do, with nothing writable but `home`; from when it is ready at a port."""
     log_path = home / "log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             [*confinement(), str(home), str(COMMANDS / command[0]), *command[1:]],
             cwd="/",
-            env={"PATH": os.environ["PATH"]},
+            env={"PATH": os.environ["PATH"], **(variables or {})},
             stdout=log,
             stderr=log,
             preexec_fn=_no_writable_code,

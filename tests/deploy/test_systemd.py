@@ -7,14 +7,17 @@ import re
 import shlex
 import shutil
 import subprocess
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.deploy.deployed import COMMANDS, DEPLOY, program_help, without_rights
 from tests.system.ports import free_port
+from tests.system.server_process import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -81,3 +84,37 @@ def test_a_server_runs_with_so_little(tmp_path: Path) -> None:
             [COMMANDS / "sos", "ping", "--server", f"127.0.0.1:{port}"], capture_output=True, check=False, timeout=30
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_what_works_for_it_runs_with_so_little(tmp_path: Path) -> None:
+    """Service, listener and relay, as their units start them, each with its own state directory."""
+    with serving(tmp_path) as server, ExitStack() as stack:
+        servers = {"SOS_SERVERS": server.address}
+        for unit, volume, options in (
+            ("sos-journal@", "payments", ["--create"]),
+            ("sos-connector@", "clicks", ["--create", "--files", "127.0.0.1:0"]),
+        ):
+            stack.enter_context(_confined(unit, tmp_path, options, servers, volume=volume))
+        service = stack.enter_context(_confined("sos-journal@", tmp_path, ["--create"], servers, volume="sinks"))
+        stack.enter_context(_confined("sos-relay", tmp_path, [], {"SOS_SERVICE": f"127.0.0.1:{service}"}))
+
+
+@contextmanager
+def _confined(
+    name: str, folder: Path, options: list[str], variables: dict[str, str], *, volume: str = ""
+) -> Iterator[int]:
+    """What a unit starts, with the options and variables that its files have, and no token; its port."""
+    (unit,) = (DEPLOY / "systemd").glob(f"{name}.service")
+    port, state = free_port(), folder / f"{name}{volume}"
+    state.mkdir()
+    words = []
+    for word in _started(unit)[1:]:
+        if word.startswith("$SOS_"):
+            words += options
+        else:
+            words.append(re.sub(r"^/var/lib/[^/]+", str(state), word).replace("%i", volume))
+    at = words.index("--token-file")
+    del words[at : at + 2]
+    command = [unit.name.partition("@")[0] if "@" in unit.name else "sos-connector", *words]
+    with without_rights([*command, "--listen", f"127.0.0.1:{port}"], state, ready=port, variables=variables):
+        yield port
