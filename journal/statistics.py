@@ -12,6 +12,7 @@ class MemberStatistics:
     address: str
     in_sync: bool
     lag_bytes: int
+    uncleaned: bool = False  # what retention has given up could not be deleted there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

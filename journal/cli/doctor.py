@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from journal.checkpoint.checks import Severity
+from journal.checkpoint.checks import Finding, Severity
 from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
-from journal.cli.views import open_view
-from journal.errors import JournalCode, refused
+from journal.cli.overdue import overdue_findings
+from journal.cli.views import open_log, open_view
+from journal.errors import JournalCode, JournalError, refused
 from sos_client.command.output import print_json
 from sos_client.command.running import finish, run_async
 
@@ -36,11 +38,26 @@ def doctor(*, location: Location, at: str, style: Style, access: Access) -> None
     run_async(_doctor, location, at, style, access)
 
 
+async def _findings_of_volume(access: Access, location: Location) -> list[Finding]:
+    """What concerns each query of it: members that keep what retention has given up, if servers are named."""
+    if not access.servers:
+        return []
+    advice = "give the service's token the right delete (docs/operations.md), or the disks fill"
+    with suppress(JournalError):
+        async with open_log(access, location.volume) as reader:
+            overdue = await overdue_findings(reader)
+            return [Finding(severity=Severity.WARNING, what=one.what, advice=advice) for one in overdue]
+    return []
+
+
 async def _doctor(location: Location, at: str, style: Style, access: Access) -> None:
     async with open_view(access, location, at, style) as view:
         found = await diagnoses(view, location)
     if not found:
         raise refused(JournalCode.NOT_FOUND, f"there is no checkpoint at {location} (no offsets, no commits)")
+    of_volume = await _findings_of_volume(access, location)
+    for diagnosis in found.values():
+        diagnosis.findings += of_volume
     for root, diagnosis in found.items():
         if style.json:
             print_json(diagnosis_json(root, diagnosis))

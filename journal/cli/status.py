@@ -12,20 +12,18 @@ import trio
 
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
+from journal.cli.overdue import overdue_findings
 from journal.cli.views import log_access, open_log, open_service, unread_members
 from journal.copies.copies import MemberCopy
 from journal.copies.promise import PromiseFinding, Verdict, judge
 from journal.copies.surveying import lacking, survey
 from journal.copies.verification import verify_called_damaged
 from journal.errors import JournalError
-from journal.image.index_snapshot import parse_snapshot_name
-from journal.owner.retention import superfluous
 from journal.records.moments import Now
 from sos_client.command.output import (
     BAD,
     DOUBTFUL,
     GOOD,
-    count_text,
     duration_text,
     print_json,
     print_pairs,
@@ -94,7 +92,8 @@ async def _status(location: Location, style: Style, access: Access) -> None:
         members = [await _member(reader, copy, faults.get(copy.label)) for copy in reader.copies]
         holdings = await survey(reader, faults)
         findings = judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings)
-        findings = [*findings, *await _overdue(reader)] if access.servers else []  # a directory says nothing of members
+        # A directory says nothing of members.
+        findings = [*findings, *await overdue_findings(reader)] if access.servers else []
         members += [CopyStatus(label=a, verdict="SILENT") for a in access.servers if a not in _labels(members)]
         if all(member.verdict != "SILENT" for member in members):  # who may be one of them under another name
             unread = unread_members(reader, access)
@@ -170,29 +169,6 @@ def _why_it_lags(reader: VolumeReader, lsn: int) -> str:
     if lsn < reader.header.start:
         return "has nothing of this owner's: away since then, or the owner cannot reach it; comes back by itself"
     return "catching up, or refusing: its disk may be full or have failed (the service's log says which)"
-
-
-async def _overdue(reader: VolumeReader) -> list[PromiseFinding]:
-    """What retention has given up for a whole segment, and members still keep: nobody may delete it there."""
-    if len(reader.chain.links) < 2:
-        return []
-    before = reader.chain.headers[reader.chain.links[-2].segment]
-    kept = [name for name in reader.chain.names if (found := parse_snapshot_name(name)) and found.lsn >= before.oldest]
-    findings = []
-    for copy in reader.copies:
-        if not isinstance(copy, MemberCopy) or copy.label in reader.problems:
-            continue
-        with suppress(JournalError):
-            sizes = {name: one.size for name, one in (await copy.list()).items()}
-            gone = superfluous(sizes, reader.chain.links, kept, trim=min(before.trim, before.oldest))
-            if gone:
-                size = size_text(sum(sizes[name] for name in gone))
-                what = (
-                    f"{copy.label} keeps {count_text(len(gone), 'object')} ({size}) that retention has given up: "
-                    "the service's token needs the right delete, or the server keeps them (storage.retention_seconds)"
-                )
-                findings.append(PromiseFinding(verdict=Verdict.WARNING, what=what))
-    return findings
 
 
 def _print(

@@ -79,6 +79,8 @@ class Housekeeping:
         self._events = events
         self._write = write
         self._roll = roll
+        self.uncleaned_members: set[str] = set()
+        """Addresses where what retention has given up could not be deleted the last time."""
         self._uncleaned: dict[tuple[str, str], tuple[float, int]] = {}  # when it was told last, how often since
         self._proposed = 0, 0  # how far the next header may trim, and the moment whose image that rests on
         self._boundaries: dict[int, Boundary] = {}  # where images can be had from
@@ -308,7 +310,10 @@ class Housekeeping:
             try:
                 await self._delete_on(replica, kept, past.lsn)
             except (SosError, JournalError) as error:
+                self.uncleaned_members.add(replica.member.address)
                 self._tell_uncleaned(replica.member.address, str(error))
+            else:
+                self.uncleaned_members.discard(replica.member.address)
 
     def _tell_uncleaned(self, member: str, error: str) -> None:
         """Each segment would say it again: the first time, and once in a while how often since."""

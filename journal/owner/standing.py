@@ -24,7 +24,10 @@ def statistics_of(journal: Journal) -> VolumeStatistics:
         may_lose=journal.log.progress.spare(),
         members=tuple(
             MemberStatistics(
-                address=one.member.address, in_sync=one.standing is Standing.IN_SYNC, lag_bytes=one.lag_bytes
+                address=one.member.address,
+                in_sync=one.standing is Standing.IN_SYNC,
+                lag_bytes=one.lag_bytes,
+                uncleaned=one.member.address in journal.housekeeping.uncleaned_members,
             )
             for one in journal.replicas.status()
         ),

@@ -77,6 +77,7 @@ class VolumeCollector(Collector):
         }
         in_sync = _family("member_in_sync", "1 if the member counts towards the quorum", "member")
         lag = _family("member_lag_bytes", "Written bytes that the member has not synced", "member")
+        uncleaned = _family("member_uncleaned", "1 if what retention has given up could not be deleted there", "member")
         committed = GaugeMetricFamily(
             "sos_journal_query_committed_seconds",
             "When the query has committed its last batch, in seconds since 1970",
@@ -95,7 +96,8 @@ class VolumeCollector(Collector):
             for member in statistics.members:
                 in_sync.add_metric([keeper.name, member.address], member.in_sync)
                 lag.add_metric([keeper.name, member.address], member.lag_bytes)
-        return [owned, *numbers.values(), in_sync, lag, committed]
+                uncleaned.add_metric([keeper.name, member.address], member.uncleaned)
+        return [owned, *numbers.values(), in_sync, lag, uncleaned, committed]
 
 
 def _family(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:

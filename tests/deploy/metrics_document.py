@@ -77,6 +77,7 @@ TO_DO: Final = {
     "sos_journal_volume_files": DESCRIBES,
     "sos_journal_volume_tree_bytes": "near `--tree-bytes-max`: raise it, or delete checkpoints of queries that are over",
     "sos_journal_volume_may_lose": "0: bring machines back; negative: batches wait until you do",
+    "sos_journal_volume_member_uncleaned": "1: the token of the service needs the right `delete` there, or disks fill",
     "sos_journal_volume_member_in_sync": "0: the page says why; lost for good: `sos-journal members replace`",
     "sos_journal_volume_member_lag_bytes": "grows: a slow disk or network there",
     "sos_journal_query_committed_seconds": "long ago: does the query run, has its source anything new? `sos-journal doctor`",

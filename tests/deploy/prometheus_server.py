@@ -26,6 +26,7 @@ SHORTER: Final = (
     (r"\[30s\]", "[4s]"),
     ("> 900", "> 6"),
     ("> 16777216", "> 1048576"),
+    ("> 100000", "> 100"),
 )
 """What nobody could wait for in a test. All else of the rules is as it is shipped."""
 START_SECONDS_MAX: Final = 30.0

@@ -49,6 +49,10 @@ class RunningProgram:
         assert line.startswith("ready "), f"{self.name} did not start: {self.log[-3000:]}"
         self.address = line.split()[1]
 
+    def tell(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     @property
     def ended(self) -> bool:
         return self._process is None or self._process.poll() is not None

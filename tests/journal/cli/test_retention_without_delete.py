@@ -41,6 +41,10 @@ def test_status_says_that_nothing_is_given_up(tmp_path: Path, *, may_delete: boo
                 break
             assert time.monotonic() < deadline, status
             trio.run(_write, service.address, 10)
+        words = ("doctor", "payments", "--servers", server.address, *token, "--json")
+        (diagnosed,) = [json.loads(line) for line in Cli(tmp_path)(*words).stdout.splitlines()]
+        keeps = [one for one in diagnosed["findings"] if "retention has given up" in one["what"]]
+        assert bool(keeps) is not may_delete, diagnosed
     finally:
         service.kill()
         server.kill()
