@@ -105,6 +105,11 @@ class BesideDriver:
         return self._addresses.get("sos-server")
 
     @property
+    def folder(self) -> Path:
+        """Of the run: gone when it is over."""
+        return self._folder.path
+
+    @property
     def companion_pid(self) -> int:
         return self._companion.pid
 
@@ -261,8 +266,9 @@ def _relay(wanted: Wanted, credentials: RunCredentials, shared: Sequence[str]) -
 
 
 def _environment(wanted: Wanted, credentials: RunCredentials) -> dict[str, str]:
-    """With the token for the SOS servers. What is set there for others is not for an embedded server."""
-    environment = dict(os.environ)
+    """With the token for the SOS servers. What is set there for others is not for an embedded server, and no profile
+    is for what runs here: all that it needs is on its command line."""
+    environment = dict(os.environ) | {"SOS_PROFILES": ""}
     if wanted.is_embedded:
         environment.pop("SOS_TLS_CA", None)
         environment["SOS_TOKEN"] = credentials.token

@@ -5,6 +5,7 @@
 
 Options: `table` (records, files, batches), `at` (as the tool's --at; pinned when the reading is planned), `servers` or
 `dir`, `token_file`, `tls_ca` (files that every executor has), `insecure` (true: a token may go out without TLS).
+Without `servers` and `dir`: what `SOS_SERVERS` or the profile says, which with_sos_checkpoints has made one for.
 Records are read in parallel, a task for each segment. Only the log is asked: nothing here can change a volume.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
 import time
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ from journal.records.location import parse_location
 from journal.records.moments import AtLsn, parse_moment
 from journal.records.paths import is_within
 from journal.records.record import Kind, Lsn
+from sos_client.command.profiles import chosen_profile
 from sos_client.credentials import tls_context, token_of
 from sos_client.net.addresses import split_addresses
 
@@ -95,6 +98,7 @@ class _Question:
         if table not in SCHEMAS:
             raise refused(JournalCode.BAD_REQUEST, f"table is one of {', '.join(SCHEMAS)}, not {table!r}")
         location = parse_location(options.get("path", ""))
+        options = options if {"servers", "dir"} & options.keys() else {**_own_servers(), **options}
         return cls(
             volume=location.volume,
             path=location.path,
@@ -111,7 +115,7 @@ class _Question:
     async def reader(self) -> AsyncIterator[VolumeReader]:
         servers = split_addresses(self.servers)
         if not servers and not self.directory:
-            raise refused(JournalCode.BAD_REQUEST, "say where the log is, with the option servers or dir")
+            raise refused(JournalCode.BAD_REQUEST, "say where the log is, with the option servers or dir, or a profile")
         opening = open_named_copies(
             self.volume,
             servers=servers,
@@ -123,6 +127,17 @@ class _Question:
         )
         async with opening as copies:
             yield await open_reader(self.volume, copies)
+
+
+def _own_servers() -> dict[str, str]:
+    """Options for the servers that the environment of this process or a profile names."""
+    if servers := os.environ.get("SOS_SERVERS"):
+        return {"servers": servers}
+    profile = chosen_profile(os.environ.get("SOS_PROFILE"))
+    way_in = profile.to_servers
+    found = {"servers": ",".join(profile.servers), "insecure": str(bool(way_in.insecure))}
+    files = {"token_file": way_in.token_file, "tls_ca": way_in.tls_ca}
+    return found | {name: str(path) for name, path in files.items() if path is not None}
 
 
 @dataclass(frozen=True, slots=True)

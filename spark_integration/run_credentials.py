@@ -65,7 +65,7 @@ def make_run_credentials(
     append_token(tokens_file, grant)
     return RunCredentials(
         tokens_file=tokens_file,
-        token_file=_private_file(folder / "token", token.encode("ascii")),
+        token_file=private_file(folder / "token", token.encode("ascii")),
         token=token,
         certificate=None if certified_host is None else _run_certificate(folder, certified_host),
     )
@@ -78,8 +78,8 @@ def _run_certificate(folder: Path, host: str) -> RunCertificate:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return RunCertificate(
-        file=_private_file(folder / "certificate.pem", certificate),
-        key_file=_private_file(folder / "key.pem", private),
+        file=private_file(folder / "certificate.pem", certificate),
+        key_file=private_file(folder / "key.pem", private),
         text=certificate.decode("ascii"),
     )
 
@@ -108,7 +108,8 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _private_file(path: Path, content: bytes) -> Path:
+def private_file(path: Path, content: bytes) -> Path:
+    """A new file that only its user may read; one of this name is replaced."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
         stream.write(content)

@@ -36,6 +36,7 @@ from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, star
 from spark_integration.driver_jvm import SHIM_JAR, SessionError, check_jvm, submitted
 from spark_integration.jar import jar_path
 from spark_integration.pyspark_private import builder_options, running_context, set_hadoop_setting, share_options
+from spark_integration.run_profile import PROFILES_NAME, forget, tell_this_process, write_run_profile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +46,14 @@ _SAME_HOST_MASTERS: Final = ("local",)  # local, local[N], local-cluster[...]
 _EMBEDDED_NOTICE: Final = (
     "sos: embedded: the checkpoints of volume {volume!r} are kept on this machine alone, in {directory}. They survive "
     "the end of Spark and of this process. They do not survive the loss of this machine or disk: give servers=[...] "
-    "for that.\nsos: to look inside while this runs: export SOS_SERVERS={servers} SOS_SERVICE={service} "
-    "SOS_TOKEN=$(cat {token_file}); sos-journal batches sos://{volume}"
+    "for that."
 )
+_SERVERS_NOTICE: Final = "sos: the checkpoints of volume {volume!r} are kept on {servers}."
+_INSIDE_NOTICE: Final = (
+    "sos: a journal service runs here at {service}; to look inside from a shell while it does: "
+    "export SOS_PROFILES={profiles}; sos-journal batches sos://{volume}"
+)
+_NO_WEB_NOTICE: Final = 'sos: web="127.0.0.1:7480" would serve a page, health and metrics (/metrics) of it.'
 _WEB_NOTICE: Final = "sos: the page of volume {volume!r}: {url} (it asks for the token: cat {token_file})"
 _LISTENING_NOTICE: Final = (
     "sos: a listener takes messages at {0} into volume {1!r}: sos-connector send FILE --to {0}; read them with "
@@ -142,6 +148,7 @@ def stop_beside_driver(volume: str) -> None:
     with _lock:
         running = _running.pop(volume, None)
     if running is not None:
+        forget(running.folder / PROFILES_NAME)
         running.stop()
 
 
@@ -169,14 +176,17 @@ def _started(wanted: Wanted) -> SparkAccess:
         if running is None or not running.is_running():
             running = start_beside_driver(wanted)
             _running[wanted.volume] = running
+            profiles = write_run_profile(running)
+            tell_this_process(profiles)
             if wanted.is_embedded:
-                where = {
-                    "servers": running.server_address,
-                    "service": running.address,
-                    "token_file": shlex.quote(str(running.credentials.token_file)),
-                }
-                _say(_EMBEDDED_NOTICE.format(volume=wanted.volume, directory=wanted.directory, **where))
-            if wanted.web is not None:
+                _say(_EMBEDDED_NOTICE.format(volume=wanted.volume, directory=wanted.directory))
+            else:
+                _say(_SERVERS_NOTICE.format(volume=wanted.volume, servers=", ".join(wanted.servers)))
+            where = {"service": running.address, "profiles": shlex.quote(str(profiles))}
+            _say(_INSIDE_NOTICE.format(volume=wanted.volume, **where))
+            if wanted.web is None:
+                _say(_NO_WEB_NOTICE)
+            else:
                 scheme = "https" if running.credentials.certificate else "http"
                 token_file = shlex.quote(str(running.credentials.token_file))
                 _say(_WEB_NOTICE.format(volume=wanted.volume, url=f"{scheme}://{wanted.web}/", token_file=token_file))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import itertools
+import json
 import posixpath
 import re
 import shutil
@@ -21,7 +22,14 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "site"
 CONTENTS = {
-    "Begin": ("README.md", "docs/first-batch.md", "docs/spark.md", "docs/connectors.md", "docs/order.md"),
+    "Begin": (
+        "README.md",
+        "docs/first-batch.md",
+        "docs/tutorial.ipynb",
+        "docs/spark.md",
+        "docs/connectors.md",
+        "docs/order.md",
+    ),
     "Run it": ("docs/operations.md", "docs/journal-service.md", "docs/going-back.md", "docs/metrics.md"),
     "Reference": (
         "docs/api.md",
@@ -59,6 +67,7 @@ pre { padding: .8rem; background: color-mix(in srgb, CanvasText 7%, Canvas); bor
 th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid GrayText; }
 img { max-width: 100%; }
 """
+WRITTEN = (".md", ".ipynb")
 LINK = re.compile(r'(?P<name>href|src)="(?P<target>[^":#]+)(?P<anchor>#[^"]*)?"')
 
 
@@ -69,7 +78,7 @@ def slug(heading: str) -> str:
 
 def documents() -> list[str]:
     """Every one that is tracked, by its path."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", "*.md"]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", "*.md", "*.ipynb"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return sorted(one for one in set(found) if (ROOT / one).is_file())
 
@@ -78,13 +87,22 @@ def place_of(document: str) -> str:
     """Where the page of a document, or of a directory, lies in the site."""
     if document == "README.md":
         return "index.html"
-    return f"{document.removesuffix('.md')}.html" if document.endswith(".md") else f"{document}/index.html"
+    return f"{document.rpartition('.')[0]}.html" if document.endswith(WRITTEN) else f"{document}/index.html"
+
+
+def text_of(document: str) -> str:
+    """As Markdown; a notebook's code stands between its texts."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    if not document.endswith(".ipynb"):
+        return text
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    return "\n\n".join(source if kind == "markdown" else f"```python\n{source}\n```" for kind, source in cells)
 
 
 def title_of(document: str) -> str:
-    if not document.endswith(".md"):
+    if not document.endswith(WRITTEN):
         return Path(document).name.capitalize()
-    heading = re.search(r"^# (.+)", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE)
+    heading = re.search(r"^# (.+)", text_of(document), re.MULTILINE)
     return "Overview" if document == "README.md" else heading[1] if heading else document
 
 
@@ -93,13 +111,12 @@ def build(site: Path = SITE) -> int:
     shutil.rmtree(site, ignore_errors=True)
     written = documents()
     titles = {one: title_of(one) for one in (*written, *(one for part in CONTENTS.values() for one in part))}
-    for directory in sorted({one for one in titles if not one.endswith(".md")}):
+    for directory in sorted({one for one in titles if not one.endswith(WRITTEN)}):
         below = [one for one in written if posixpath.dirname(one) == directory]
         items = "\n".join(f"- [{titles[one]}]({posixpath.basename(one)})" for one in below)
         _write(site, directory, f"# {titles[directory]}\n\n{items}\n", titles, folder=directory)
     for document in written:
-        text = (ROOT / document).read_text(encoding="utf-8")
-        _write(site, document, text, titles, folder=posixpath.dirname(document))
+        _write(site, document, text_of(document), titles, folder=posixpath.dirname(document))
     return len(titles)
 
 

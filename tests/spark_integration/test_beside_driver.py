@@ -24,6 +24,7 @@ from sos_client.wire.errors import ExitCode, RefusedError
 from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
 from spark_integration.pipelines.service_process import ServiceProcess
 from spark_integration.run_folder import begin_run
+from spark_integration.run_profile import forget, tell_this_process, write_run_profile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,10 +60,40 @@ def test_a_service_uses_servers_with_tls_and_tokens(tmp_path: Path) -> None:
             ask = [sys.executable, "-m", "journal", "ls", "sos://v", "--service", beside.address]
             assert subprocess.run(ask, capture_output=True).returncode == ExitCode.ACCESS
             subprocess.run([*ask, "--token-file", str(beside.credentials.token_file)], check=True)
+            told = os.environ | {"SOS_PROFILES": str(write_run_profile(beside))}
+            for verb in (["ls", "sos://v"], ["status", "v"], ["ls", "sos://v", "--at", "1"]):  # both ways in
+                subprocess.run([sys.executable, "-m", "journal", *verb], env=told, check=True)
+            assert {path.stat().st_mode & 0o077 for path in beside.folder.glob("*token*")} == {0}
         finally:
             beside.stop()
+        assert not beside.folder.exists()
     finally:
         server.stop()
+
+
+def test_commands_of_this_process_find_what_runs_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a notebook's `!sos-journal` does; a profile of the user's own is neither used for the run nor in the way."""
+    home = tmp_path / "home"
+    (home / "sos").mkdir(parents=True)
+    (home / "sos" / "profiles.toml").write_text('default = "other"\n[other]\nservers = ["localhost:1"]\ntls = true\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    for name in ("SOS_PROFILES", "SOS_PROFILE", "SOS_SERVERS", "SOS_SERVICE", "SOS_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+    beside = start_beside_driver(_embedded(tmp_path / "v"))
+    profiles = write_run_profile(beside)
+    try:
+        trio.run(_write, beside, "file")
+        tell_this_process(profiles)
+        command = [sys.executable, "-m", "journal", "ls", "sos://v", "--json"]
+        for words in (command, [*command, "--at", "0s"]):  # of the service, and of the servers
+            assert '"path":"file"' in subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    finally:
+        beside.stop()
+        forget(profiles)
+    assert "SOS_PROFILES" not in os.environ
+    monkeypatch.setenv("SOS_SERVERS", "a:7400")
+    tell_this_process(profiles)
+    assert "SOS_PROFILES" not in os.environ, "a place was named by hand"
 
 
 def _embedded(directory: Path) -> Wanted:

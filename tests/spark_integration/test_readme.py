@@ -55,7 +55,7 @@ def test_example_runs_and_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "Batch: 0" in first, first
     assert "They do not survive the loss of this machine" in first
     assert re.search(
-        r"export SOS_SERVERS=127.0.0.1:\d+ SOS_SERVICE=127.0.0.1:\d+ SOS_TOKEN=\$\(cat \S+/token\); "
+        r"a journal service runs here at 127.0.0.1:\d+; .*export SOS_PROFILES=\S+/profiles.toml; "
         "sos-journal batches sos://payments",
         first,
     )
