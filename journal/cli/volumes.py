@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from journal.cli.locations import Location, LocationType
+from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import log_access, open_service
 from journal.copies.copies import open_member_copy
@@ -24,6 +24,7 @@ from sos_client.serving.event_log import EventLog, Level
 from sos_client.wire.errors import ErrorCode, ExitCode, RefusedError
 
 if TYPE_CHECKING:
+    from journal.records.location import Location
     from journal.takeover.volume_removal import Removal, Stock
 
 _SERVED_SECONDS: Final = 1.5
