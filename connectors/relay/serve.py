@@ -122,7 +122,7 @@ async def serve_relay(settings: RelaySettings) -> None:
                 exit_with_handle=settings.exit_with_handle,
             )
             if settings.metrics is not None:
-                where = await nursery.start(_serve_metrics, settings, running, log)
+                where = await nursery.start(_serve_metrics, settings.metrics, running, log)
                 log.info("metrics", address=str(where))
             log.info("serving", address=str(running.listener.address), spool=str(settings.spool))
             await running.run()
