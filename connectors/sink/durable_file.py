@@ -44,6 +44,26 @@ class DurableFile:
         os.ftruncate(self._handle, size)
         self.size = size
 
+    def replace(self, data: Buffer) -> None:
+        """The file has exactly this, durably. A crash leaves either what was there before, or this.
+
+        OSError: it has what was there before. Who has it open to read goes on reading that.
+        """
+        beside = self.path.with_name(f"{self.path.name}.new")
+        beside.unlink(missing_ok=True)
+        written = DurableFile(beside)
+        try:
+            written.append(data)
+            written.sync()
+            beside.replace(self.path)
+        except BaseException:
+            written.close()
+            beside.unlink(missing_ok=True)
+            raise
+        os.close(self._handle)
+        self._handle, self.size = written._handle, written.size
+        self._sync_directory()
+
     def close(self) -> None:
         os.close(self._handle)
 

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from sos_client.wire.errors import SosError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""1 had no line `state`: nothing was ever taken out of a log."""
+FORMATS_READ: Final = (1, 2)
 
 
 class SinkLogError(SosError):
@@ -54,9 +56,11 @@ class SinkHistory:
         """One line; the transaction that it commits. KeyError, TypeError, ValueError when it is not one."""
         match line["kind"]:
             case "sink":
-                if line["format"] != FORMAT:
+                if line["format"] not in FORMATS_READ:
                     raise ValueError(f"format {line['format']!r} is not known")
                 self.id = str(line["id"])
+            case "state":
+                return self._begin(line)
             case "instance":
                 self.instance = str(line["instance"])
             case "prepared":
@@ -78,6 +82,14 @@ class SinkHistory:
                 raise ValueError(f"unknown kind {unknown!r}")
         return None
 
+    def _begin(self, line: dict[str, Any]) -> SinkTransaction:
+        """All that was committed before, as if it had been one transaction."""
+        if self.last or self.prepared or self.instance:
+            raise ValueError("a state is the second line, or none")
+        self.instance, self.last = str(line["instance"]), str(line["last"])
+        self.end, self.rows = int(line["end"]), int(line["rows"])
+        return SinkTransaction(id=self.last, first=0, after=self.end, first_row=0, rows=self.rows)
+
     def _commit(self, name: str) -> SinkTransaction:
         transaction, vote = self.prepared.pop(name)
         if not vote or transaction.first != self.end:
@@ -86,6 +98,23 @@ class SinkHistory:
         self.rows += transaction.rows
         self.last = name
         return transaction
+
+
+def shortened(history: SinkHistory) -> bytes:
+    """A log that says no more than must be known: what is committed is one line, what is prepared stays as it was."""
+    state = log_line("state", instance=history.instance, last=history.last, end=history.end, rows=history.rows)
+    prepared = [
+        log_line(
+            "prepared",
+            transaction=transaction.id,
+            vote=vote,
+            first=transaction.first,
+            after=transaction.after,
+            rows=transaction.rows,
+        )
+        for transaction, vote in history.prepared.values()
+    ]
+    return b"".join([first_line(history.id), state, *prepared])
 
 
 def read_line(text: bytes, history: SinkHistory, *, number: int, what: str) -> SinkTransaction | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from tests.connectors.sink.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.slow
+KILLS_IN_SOAK = int(os.environ.get("SOS_POSTGRES_KILLS", "300"))
 
 
 @contextmanager
@@ -79,12 +83,15 @@ async def test_what_was_prepared_and_never_voted_for_is_rolled_back_and_named(tm
         assert f"rolled back {lost}" in sink.log
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "kills", [12, pytest.param(KILLS_IN_SOAK, marks=[pytest.mark.soak, pytest.mark.timeout(20 * KILLS_IN_SOAK)])]
+)
 async def test_the_table_is_the_input_whatever_is_killed(tmp_path: Path, kills: int) -> None:
     """The relay, the sink, and PostgreSQL itself, in turn by chance; the driver comes and goes, too."""
     chance = random.Random(kills)
     with postgres_house(tmp_path, "--table", "visits", "--json") as (house, server, sink):
         killed = start_time = batch = 0
+        began = time.monotonic()
 
         async def kill() -> None:
             nonlocal killed
@@ -97,6 +104,9 @@ async def test_the_table_is_the_input_whatever_is_killed(tmp_path: Path, kills: 
                     victim.end()
                 await trio.to_thread.run_sync(server.start if victim is None else victim.start)
                 killed += 1
+                if killed % 10 == 0:
+                    seconds = time.monotonic() - began
+                    sys.stdout.write(f"{seconds:6.1f} s  {killed} kills, {start_time} drivers, {batch} batches\n")
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(kill)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import connectors.sink
+from connectors.sink.file_sink import FileSink, committed_pieces
 from connectors.sink.sink_history import (
     SinkHistory,
     SinkLogError,
@@ -15,8 +16,11 @@ from connectors.sink.sink_history import (
     first_line,
     log_line,
     read_line,
+    shortened,
 )
+from connectors.sink.sink_log import SinkLog
 from connectors.sink.sink_rules import SinkRules, parse_rules
+from connectors.sink.sink_session import SinkRow
 from sos_client.settings import SettingsError
 
 
@@ -55,7 +59,8 @@ def test_the_history_is_what_the_lines_say() -> None:
         b"",
         b"[]",
         b'{"kind": "other"}',
-        b'{"kind": "sink", "format": 2}',
+        b'{"kind": "sink", "format": 3}',
+        log_line("state", instance="q", last="t", end="nine", rows=0),
         log_line("committed", transaction="unknown"),
         log_line("aborted", transaction="unknown"),
         b'{"kind": "prepared", "transaction": "t"}',
@@ -105,11 +110,78 @@ def test_what_is_not_a_rule(line: str) -> None:
         parse_rules(["", line])
 
 
-def test_the_log_of_the_document() -> None:
+def logs_of_the_document() -> list[bytes]:
     document = (Path(connectors.sink.__file__).parent / "SINK_LOG.md").read_text(encoding="utf-8")
-    example = re.search(r"```log\n(.*?)```", document, re.DOTALL)
-    assert example is not None
-    first, *lines = example[1].encode().splitlines()
-    assert first + b"\n" == first_line("0123456789abcdef")
-    history = history_of(*lines)
+    return [example.encode() for example in re.findall(r"```log\n(.*?)```", document, re.DOTALL)]
+
+
+def read_log_text(text: bytes) -> SinkHistory:
+    history = SinkHistory()
+    for number, line in enumerate(text.splitlines(), start=1):
+        read_line(line, history, number=number, what="log")
+    return history
+
+
+def test_the_log_of_the_document() -> None:
+    """Of format 1, which is read as it ever was."""
+    history = read_log_text(logs_of_the_document()[0])
     assert (history.instance, history.end, history.rows, history.last) == ("q", 9, 2, "q:0:1.1")
+
+
+def test_the_shortened_log_of_the_document() -> None:
+    text = logs_of_the_document()[1]
+    history = read_log_text(text)
+    assert (history.instance, history.last, history.end, history.rows) == ("q", "q:0:1.1", 9, 2)
+    assert list(history.prepared) == ["q:1:1.2"]
+    assert shortened(history) == text
+
+
+def test_a_state_is_the_second_line() -> None:
+    state = log_line("state", instance="q", last="t1", end=9, rows=2)
+    assert history_of(state).end == 9
+    with pytest.raises(SinkLogError, match="the second line"):
+        history_of(log_line("instance", instance="q"), state)
+
+
+def test_a_long_log_begins_again_with_what_it_comes_to(tmp_path: Path) -> None:
+    """With the vote that was given, so that a relay gets the same answers; and the filter gives the same."""
+    rows, path = tmp_path / "rows", tmp_path / "log"
+    log = SinkLog(path, bytes_max=2000)
+    sink = FileSink(rows, log.history)
+    log.write("instance", instance="q")
+    sizes = []
+    for number in range(100):
+        sink.receive([SinkRow(log.history.end, b"", f"row {number:03}".encode())])
+        transaction = f"q:{number}:1.{number}"
+        end = log.history.end
+        log.write("prepared", transaction=transaction, vote=True, first=end, after=end + 7, rows=1)
+        whole = b"".join(f"row {one:03}\n".encode() for one in range(number))
+        assert b"".join(committed_pieces(rows, path)) == whole
+        log.close()
+        log = SinkLog(path, bytes_max=2000)
+        assert log.history.held is not None
+        assert log.history.held.id == transaction
+        log.write("committed", transaction=transaction)
+        sizes.append(path.stat().st_size)
+    sink.close()
+    assert max(sizes) < 2300
+    assert (log.history.instance, log.history.end, log.history.rows) == ("q", 700, 100)
+    assert (log.history.last, log.history.prepared) == ("q:99:1.99", {})
+    assert len(SinkLog(path).history.id) == 16
+    log.close()
+
+
+def test_a_log_that_cannot_be_shortened_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = SinkLog(tmp_path / "log", bytes_max=1)
+    log.write("instance", instance="q")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    for number in range(50):
+        log.write("prepared", transaction=str(number), vote=False, first=0, after=0, rows=0)
+        log.write("aborted", transaction=str(number))
+    assert (tmp_path / "log").read_bytes().count(b"\n") == 103 - 1
+    assert not (tmp_path / "log.new").exists()
+    log.close()
