@@ -44,7 +44,8 @@ def _show(status: dict[str, Any]) -> None:
     for query in status["queries"]:
         click.echo()
         last = "none" if query["last_batch"] is None else str(query["last_batch"])
-        pairs = [("query", printable(query["query"])), ("last batch", last), ("rows", f"{query['rows']:,}")]
+        pairs = [("query", printable(query["query"])), ("checkpoint", printable(query["checkpoint"]))]
+        pairs += [("last batch", last), ("rows", f"{query['rows']:,}")]
         if query["transaction"]:
             pairs.append(("in doubt", f"{query['transaction']}: {query['phase']}"))
         print_pairs(pairs)

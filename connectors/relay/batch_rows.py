@@ -113,4 +113,4 @@ class BatchRows:
 
     def _place(self, part: StagedPart) -> tuple[str, ...]:
         manifest = self._manifest
-        return manifest.query, str(manifest.batch), manifest.run, part.name
+        return manifest.place, str(manifest.batch), manifest.run, part.name

@@ -21,6 +21,7 @@ class DecisionHistory:
     """What the log says so far. `lines_read` of the present file."""
 
     query: str = ""
+    """What it is called at its sinks."""
     generation: int = 0
     ends: tuple[int, ...] = ()
     commits: dict[str, int] = field(default_factory=dict)  # transaction → batch, oldest first

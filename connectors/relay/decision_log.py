@@ -47,13 +47,22 @@ class DecisionLog:
     """`open` it once, then `commit`, one at a time. `waits_for` says what the volume could not do yet."""
 
     def __init__(
-        self, volume: ClientVolume, *, checkpoint: str, query: str, claim: PathClaim, wall_ms: Callable[[], int]
+        self,
+        volume: ClientVolume,
+        *,
+        checkpoint: str,
+        query: str,
+        place: str,
+        claim: PathClaim,
+        wall_ms: Callable[[], int],
     ) -> None:
+        """`place` is what the query is called at its sinks, unless the log says that it has another name there."""
         self.history = DecisionHistory()
         self.waits_for = ""
         self._volume = volume
         self._directory = log_directory(checkpoint, query)
         self._query = query
+        self._place = place
         self._claim = claim
         self._wall_ms = wall_ms
         self._number = 0
@@ -141,7 +150,7 @@ class DecisionLog:
         numbers = await self._numbers()
         if not numbers:
             self.history = DecisionHistory()
-            self.history.begin(query=self._query, sinks=sinks)
+            self.history.begin(query=self._place, sinks=sinks)
             await self._begin_file(1, opening=True)
             return
         await self._read_file(numbers[-1])

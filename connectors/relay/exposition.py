@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from connectors.relay.relay import Relay
     from journal.gateway.metrics import GatewayMetrics
+
+_QUERY: Final = ("query", "checkpoint")
+"""A fork has the id of its original, and another checkpoint."""
+_SINK: Final = (*_QUERY, "sink")
 
 
 def registry_of(relay: Relay, metrics: GatewayMetrics) -> CollectorRegistry:
@@ -39,14 +43,15 @@ class RelayCollector(Collector):
         yield CounterMetricFamily("sos_relay_batches_failed", "Batches that were given up", relay.failures)
         yield GaugeMetricFamily("sos_relay_spool_bytes", "Bytes that are staged", relay.spool.bytes)
         yield GaugeMetricFamily("sos_relay_spool_bytes_max", "Bytes that may be staged", relay.spool.bytes_max)
-        in_doubt = GaugeMetricFamily("sos_relay_in_doubt", "1 while a transaction is not ended", labels=["query"])
-        refused = CounterMetricFamily("sos_relay_votes_to_abort", "Votes of sinks to abort", labels=["query"])
-        away = GaugeMetricFamily("sos_relay_sink_away", "1 while a sink is not connected", labels=["query", "sink"])
-        sent = CounterMetricFamily("sos_relay_sink_bytes", "Bytes sent to a sink", labels=["query", "sink"])
+        in_doubt = GaugeMetricFamily("sos_relay_in_doubt", "1 while a transaction is not ended", labels=_QUERY)
+        refused = CounterMetricFamily("sos_relay_votes_to_abort", "Votes of sinks to abort", labels=_QUERY)
+        away = GaugeMetricFamily("sos_relay_sink_away", "1 while a sink is not connected", labels=_SINK)
+        sent = CounterMetricFamily("sos_relay_sink_bytes", "Bytes sent to a sink", labels=_SINK)
         for query in relay.open_queries:
-            in_doubt.add_metric([query.query], bool(query.transaction))
-            refused.add_metric([query.query], query.refused_transactions)
+            which = [query.query, query.checkpoint]
+            in_doubt.add_metric(which, bool(query.transaction))
+            refused.add_metric(which, query.refused_transactions)
             for number, link in enumerate(query.links):
-                away.add_metric([query.query, link.address], query.standing(number) is SinkStanding.AWAY)
-                sent.add_metric([query.query, link.address], link.bytes_sent)
+                away.add_metric([*which, link.address], query.standing(number) is SinkStanding.AWAY)
+                sent.add_metric([*which, link.address], link.bytes_sent)
         yield from (in_doubt, refused, away, sent)

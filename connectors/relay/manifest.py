@@ -5,6 +5,7 @@ Pure. What is wrong with one is a RefusedByVolumeError with a sentence for whoev
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from journal.errors import JournalCode, RefusedByVolumeError, refused
 from journal.records.paths import check_path
 from sos_client.wire.names import check_name
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""In version 1 a query staged under its id alone, so that a fork could not be at the relay of its original."""
+VERSIONS_READ: Final = (1, 2)
 MANIFEST_BYTES_MAX: Final = 16 * 1024 * 1024
 SINKS_MAX: Final = 64
 ATTEMPTS: Final = 5
@@ -24,6 +27,8 @@ BATCH_MAX: Final = 2**63 - 1
 COOKIE_BYTES_MAX: Final = 1024
 
 _QUERY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_PLACE: Final = re.compile(r"[A-Za-z0-9_-]{1,81}", re.ASCII)
+_DIGITS: Final = 16
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _PLAN: Final = re.compile(r"[0-9a-f]{64}|", re.ASCII)
 _BATCH: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
@@ -56,6 +61,8 @@ class BatchManifest:
     """A batch that is to be committed."""
 
     query: str
+    place: str
+    """Of this query with this checkpoint: where it stages, and what it is called at its sinks."""
     batch: int
     run: str
     volume: str
@@ -73,20 +80,25 @@ class BatchManifest:
 
 
 def staged_place(components: tuple[str, ...]) -> tuple[str, int, str, str]:
-    """Query, batch, run and part of `QUERY/BATCH/RUN/PART`."""
+    """Place, batch, run and part of `PLACE/BATCH/RUN/PART`."""
     if len(components) == 4:
-        query, batch, run, part = components
-        if all((_QUERY.fullmatch(query), _BATCH.fullmatch(batch), _NAME.fullmatch(run), _NAME.fullmatch(part))):
-            return query, int(batch), run, part
-    raise _bad(f"{'/'.join(components)[:300]} is not the place of a staged file: write QUERY/BATCH/RUN/PART")
+        place, batch, run, part = components
+        if all((_PLACE.fullmatch(place), _BATCH.fullmatch(batch), _NAME.fullmatch(run), _NAME.fullmatch(part))):
+            return place, int(batch), run, part
+    raise _bad(f"{'/'.join(components)[:300]} is not where a staged file can be: write PLACE/BATCH/RUN/PART")
 
 
-def is_query(text: str) -> bool:
-    """Whether this can be a query's id."""
-    return _QUERY.fullmatch(text) is not None
+def is_place(text: str) -> bool:
+    """Whether a query can stage there."""
+    return _PLACE.fullmatch(text) is not None
 
 
-def parse_manifest(data: bytes, *, query: str, batch: int) -> BatchManifest:
+def place_of(query: str, checkpoint: str) -> str:
+    """Where a query stages whose checkpoint is there: a fork has the id of its original, and another checkpoint."""
+    return f"{query}-{hashlib.sha256(checkpoint.encode()).hexdigest()[:_DIGITS]}"
+
+
+def parse_manifest(data: bytes, *, place: str, batch: int) -> BatchManifest:
     """The manifest of this batch."""
     try:
         fields = json.loads(data)
@@ -97,13 +109,16 @@ def parse_manifest(data: bytes, *, query: str, batch: int) -> BatchManifest:
     unknown, absent = fields.keys() - _FIELDS, _FIELDS - _MAY_BE_ABSENT - fields.keys()
     if unknown or absent:
         raise _bad(f"fields of the manifest: unknown {sorted(unknown)}, absent {sorted(absent)}")
-    if fields["version"] != VERSION:
-        raise _bad(f"a manifest of version {fields['version']!r}: this relay knows version {VERSION}")
-    if fields["query"] != query or fields["batch"] != batch:
-        raise _bad("the manifest is of another query or batch than its path")
+    if fields["version"] not in VERSIONS_READ:
+        raise _bad(f"a manifest of version {fields['version']!r}: this relay knows versions up to {VERSION}")
     volume, checkpoint = _checkpoint(fields["checkpoint"])
+    query = _text(fields, "query", _QUERY)
+    expected = query if fields["version"] == 1 else place_of(query, fields["checkpoint"])
+    if place != expected or fields["batch"] != batch:
+        raise _bad("the manifest is of another query, checkpoint or batch than its path")
     return BatchManifest(
         query=query,
+        place=place,
         batch=batch,
         run=_text(fields, "run", _NAME),
         volume=volume,

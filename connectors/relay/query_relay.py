@@ -54,6 +54,7 @@ class QueryRelay:
     ) -> None:
         history = decisions.history
         self.query = manifest.query
+        self.checkpoint = f"sos://{manifest.volume}/{manifest.checkpoint}"
         self.sinks = manifest.sinks
         self.cookie = manifest.cookie
         self.decisions = decisions
@@ -64,12 +65,12 @@ class QueryRelay:
         self._log = log
         self._accept_duplicates = accept_duplicates
         self._coordinator = Coordinator(
-            manifest.query,
+            history.query,
             generation=history.generation,
             offsets=history.ends,
             commits=tuple(history.commits.items()),
         )
-        hello = HelloFrame(version=SINK_VERSION, cookie=manifest.cookie, program=PROGRAM, instance=manifest.query)
+        hello = HelloFrame(version=SINK_VERSION, cookie=manifest.cookie, program=PROGRAM, instance=history.query)
         self.links = [
             SinkLink(number, address, dial=dial, hello=hello, events=self, rows=self._rows_of)
             for number, address in enumerate(manifest.sinks)
@@ -255,6 +256,7 @@ class QueryRelay:
         history = self.decisions.history
         return {
             "query": self.query,
+            "checkpoint": self.checkpoint,
             "generation": history.generation,
             "last_batch": history.last_batch,
             "transaction": self.transaction or None,

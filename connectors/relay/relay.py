@@ -102,57 +102,58 @@ class Relay:
             if query.pending is not None and not query.pending.done.is_set():
                 query.pending.scope.cancel()
 
-    async def admit(self, query: str, claim: PathClaim | None) -> None:
+    async def admit(self, place: str, claim: PathClaim | None) -> None:
         """FENCED for a driver that a later one has replaced. The latest one counts from here on.
 
         It begins with nothing staged: what its predecessors left would never be committed, and fill the spool.
         """
         if claim is None:
             raise refused(JournalCode.BAD_REQUEST, "a change at a relay carries the claim of its driver")
-        served = self._queries.get(query)
+        served = self._queries.get(place)
         if served is None:
             self._make_room()
-            self._queries[query] = ServedQuery(claim)
+            self._queries[place] = ServedQuery(claim)
             return
         served.seen = trio.current_time()
-        _check_latest(served, query, claim)
+        _check_latest(served, place, claim)
         if claim > served.claim:
             served.claim, served.stale = claim, True
             if served.pending is not None:
                 served.pending.scope.cancel()
             served.scope.cancel()
         if served.stale:
-            await self._clear(served, query)
-            _check_latest(served, query, claim)
+            await self._clear(served, place)
+            _check_latest(served, place, claim)
 
-    async def _clear(self, served: ServedQuery, query: str) -> None:
+    async def _clear(self, served: ServedQuery, place: str) -> None:
         """Forget the earlier drivers of a query, when what was being committed for them has ended."""
         async with served.clearing:
             if not served.stale:
                 return
             if served.pending is not None:
                 await served.pending.done.wait()
-            await self.spool.delete_query(query)
-            served.last_batch = None  # the later driver's checkpoint may be another: a fork has its original's id
+            await self.spool.delete_query(place)
+            # The later driver's checkpoint may be another one, where queries stage under their ids alone (version 1).
+            served.last_batch = None
             served.stale = False
 
-    def check_not_rewound(self, query: str, batch: int) -> None:
+    def check_not_rewound(self, place: str, batch: int) -> None:
         """Early, before rows are sent that will be refused. BAD_REQUEST."""
-        last = self._queries[query].last_batch
+        last = self._queries[place].last_batch
         if last is not None and batch < last and not self._settings.accept_duplicates:
             raise refused(
                 JournalCode.BAD_REQUEST,
-                f"batch {batch} of query {query} is staged, and the sinks have batch {last}: the checkpoint was put "
+                f"batch {batch} of query {place} is staged, and the sinks have batch {last}: the checkpoint was put "
                 "back to an earlier batch. Fork it, and give the fork sinks that have nothing; or start the relay with "
                 "--accept-duplicates",
             )
 
-    async def delete_run(self, query: str, batch: int, run: str) -> bool:
+    async def delete_run(self, place: str, batch: int, run: str) -> bool:
         """What is being committed of it stays until that is over."""
-        pending = self._queries[query].pending
+        pending = self._queries[place].pending
         if pending is not None and pending.key == (batch, run) and not pending.done.is_set():
             return True
-        return await self.spool.delete_run(query, batch, run)
+        return await self.spool.delete_run(place, batch, run)
 
     def _check_clear_text(self, sinks: Iterable[str]) -> None:
         if self._settings.sink_tls is None and not self._settings.insecure:
@@ -167,7 +168,7 @@ class Relay:
     async def commit(self, manifest: BatchManifest, claim: PathClaim) -> None:
         """Return when the batch is committed. UNAVAILABLE after a while, with who is waited for: it goes on."""
         self._check_clear_text(manifest.sinks)
-        served = self._queries[manifest.query]
+        served = self._queries[manifest.place]
         with trio.move_on_after(ANSWER_SECONDS):
             pending = await self._pending(served, manifest, claim)
             pending.asked = trio.current_time()
@@ -207,7 +208,7 @@ class Relay:
                 pending.failure = pending.failure or self._why_cancelled(served, pending)
             else:
                 self.commits += 1
-                await self.spool.delete_until(manifest.query, manifest.batch)
+                await self.spool.delete_until(manifest.place, manifest.batch)
         except* SosError as group:
             pending.failure = _as_journal_error(group)
             self.failures += 1
@@ -241,6 +242,7 @@ class Relay:
             await self._volume(manifest.volume),
             checkpoint=manifest.checkpoint,
             query=manifest.query,
+            place=manifest.place,
             claim=pending.claim,
             wall_ms=lambda: int(time.time() * 1000),
         )

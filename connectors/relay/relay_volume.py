@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import trio
 
-from connectors.relay.manifest import MANIFEST_BYTES_MAX, is_query, parse_manifest, staged_place
+from connectors.relay.manifest import MANIFEST_BYTES_MAX, is_place, parse_manifest, staged_place
 from journal.errors import JournalCode, journal_error, refused
 from journal.volume import ClaimPage, FileStatus, Page
 
@@ -98,17 +98,17 @@ class RelayVolume:
         kind, *rest = path.split("/")
         components = tuple(rest)
         if kind == _STAGED:
-            query, batch, _, _ = staged_place(components)
-            await self._relay.admit(query, claim)
-            self._relay.check_not_rewound(query, batch)
+            place, batch, _, _ = staged_place(components)
+            await self._relay.admit(place, claim)
+            self._relay.check_not_rewound(place, batch)
             return IncomingStaged(path, self._relay.spool.begin(components), self._wall_ms)
-        if kind == _COMMITS and len(components) == 2 and is_query(components[0]) and components[1].isdecimal():
+        if kind == _COMMITS and len(components) == 2 and is_place(components[0]) and components[1].isdecimal():
             await self._relay.admit(components[0], claim)
             assert claim is not None, "it was admitted"
             return IncomingManifest(path, self._relay, claim, self._wall_ms)
         raise refused(
             JournalCode.BAD_REQUEST,
-            f"{path[:300]}: a relay takes {_STAGED}/QUERY/BATCH/RUN/PART and {_COMMITS}/QUERY/BATCH",
+            f"{path[:300]}: a relay takes {_STAGED}/PLACE/BATCH/RUN/PART and {_COMMITS}/PLACE/BATCH",
             path=path[:300],
         )
 
@@ -119,10 +119,10 @@ class RelayVolume:
         del recursive, operation
         kind, *rest = path.split("/")
         if kind != _STAGED or len(rest) != 3:
-            raise refused(JournalCode.BAD_REQUEST, f"{path[:300]}: delete {_STAGED}/QUERY/BATCH/RUN", path=path[:300])
-        query, batch, run, _ = staged_place((*rest, "all"))
-        await self._relay.admit(query, claim)
-        return await self._relay.delete_run(query, batch, run)
+            raise refused(JournalCode.BAD_REQUEST, f"{path[:300]}: delete {_STAGED}/PLACE/BATCH/RUN", path=path[:300])
+        place, batch, run, _ = staged_place((*rest, "all"))
+        await self._relay.admit(place, claim)
+        return await self._relay.delete_run(place, batch, run)
 
     # ── what anybody may see ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -271,8 +271,8 @@ class IncomingManifest:
         self._content += data
 
     async def commit(self) -> FileStatus:
-        _, query, batch = self._path.split("/")
-        manifest = parse_manifest(bytes(self._content), query=query, batch=int(batch))
+        _, place, batch = self._path.split("/")
+        manifest = parse_manifest(bytes(self._content), place=place, batch=int(batch))
         await self._relay.commit(manifest, self._claim)
         return FileStatus(self._path, is_directory=False, size=len(self._content), modified_ms=self._wall_ms())
 

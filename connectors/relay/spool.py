@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import trio
 
-from connectors.relay.manifest import is_query, staged_place
+from connectors.relay.manifest import is_place, staged_place
 from journal.errors import JournalCode, JournalError, UnavailableError, journal_error, refused
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Spool:
         self.bytes = sum(file.stat().st_size for file in directory.glob("*/*/*/*"))
 
     def begin(self, components: tuple[str, ...]) -> SpoolWrite:
-        """A file that is to be at QUERY/BATCH/RUN/PART. BAD_REQUEST for another place."""
+        """A file that is to be at PLACE/BATCH/RUN/PART. BAD_REQUEST for another place."""
         staged_place(components)
         self._count += 1
         return SpoolWrite(self, self._incoming / str(self._count), self._directory.joinpath(*components))
@@ -64,25 +64,25 @@ class Spool:
             yield piece
             offset += len(piece)
 
-    async def delete_run(self, query: str, batch: int, run: str) -> bool:
+    async def delete_run(self, place: str, batch: int, run: str) -> bool:
         """Whether there was something."""
-        return await self._delete(self._directory / query / str(batch) / run)
+        return await self._delete(self._directory / place / str(batch) / run)
 
-    async def delete_until(self, query: str, batch: int) -> None:
+    async def delete_until(self, place: str, batch: int) -> None:
         """Everything of a query that is not after this batch."""
-        place = self._directory / query
-        if not place.is_dir():
+        directory = self._directory / place
+        if not directory.is_dir():
             return
-        for each in sorted(place.iterdir()):
+        for each in sorted(directory.iterdir()):
             if each.name.isdecimal() and int(each.name) <= batch:
                 await self._delete(each)
 
-    async def delete_query(self, query: str) -> None:
+    async def delete_query(self, place: str) -> None:
         """Everything of a query."""
-        await self._delete(self._directory / query)
+        await self._delete(self._directory / place)
 
     def _queries(self) -> list[Path]:
-        return [place for place in self._directory.iterdir() if is_query(place.name)]
+        return [place for place in self._directory.iterdir() if is_place(place.name)]
 
     async def _delete(self, place: Path) -> bool:
         size = await trio.to_thread.run_sync(_removed, place)

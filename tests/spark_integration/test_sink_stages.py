@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import trio
 
+from connectors.relay.manifest import place_of
 from journal.gateway.client.client import open_volume
 from tests.spark_integration.drive_sink import SinkQuery, SinkSpecification
 from tests.spark_integration.memory_service import memory_service
@@ -120,10 +121,11 @@ def _committed(files: dict[str, bytes], name: str) -> list[tuple[dict[str, Any],
     own = [each for each in manifests if each["checkpoint"] == f"sos://payments/{name}"]
     batches = []
     for manifest in sorted(own, key=lambda each: each["batch"]):
-        assert f"commits/{manifest['query']}/{manifest['batch']}" in files
+        place = place_of(manifest["query"], manifest["checkpoint"])
+        assert f"commits/{place}/{manifest['batch']}" in files
         rows = []
         for part, count, size in manifest["parts"]:
-            content = files[f"staged/{manifest['query']}/{manifest['batch']}/{manifest['run']}/{part}"]
+            content = files[f"staged/{place}/{manifest['batch']}/{manifest['run']}/{part}"]
             of_part = _read_rows(content)
             assert (len(of_part), len(content)) == (count, size)
             rows += of_part
@@ -163,7 +165,7 @@ def _check_plain(batches: list[tuple[dict[str, Any], list[Any]]], checkpoints: d
         assert run
         assert bool(parts) == bool(_FILES[number])
         assert manifest == {
-            "version": 1,
+            "version": 2,
             "batch": number,
             "plan": hashlib.sha256(checkpoints[f"plain/offsets/{number}"]).hexdigest(),
             "checkpoint": "sos://payments/plain",

@@ -160,7 +160,7 @@ def _send_losing_attempts(module: str) -> None:
 
     async def everything(self: BatchRows) -> AsyncGenerator[list[StagedRow], None]:
         manifest, spool = self._manifest, self._spool
-        folder = spool._directory / manifest.query / str(manifest.batch) / manifest.run
+        folder = spool._directory / manifest.place / str(manifest.batch) / manifest.run
         named = {part.name for part in manifest.parts}
         for path in sorted(folder.glob("*")):
             if path.name not in named:
@@ -212,7 +212,7 @@ def _accept_zombies(module: str) -> None:
     commit = Relay.commit
 
     async def accepting(self: Relay, manifest: BatchManifest, claim: PathClaim) -> None:
-        await commit(self, manifest, max(claim, self._queries[manifest.query].claim))
+        await commit(self, manifest, max(claim, self._queries[manifest.place].claim))
 
     Relay.commit = accepting  # type: ignore[method-assign]
     connectors.relay.relay._check_latest = lambda *_: None

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from connectors.relay.manifest import place_of
 from connectors.relay.relay_volume import VOLUME
 from connectors.relay.staged_rows import StagedRow, encode_rows
 from journal.gateway.client.client import ClientSettings, open_volume
@@ -31,6 +32,7 @@ class StagingDriver:
     query: str = QUERY
     application: str = "app-1"
     start_time: int = 1
+    version: int = 2
     order: str = "partition"
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -38,13 +40,18 @@ class StagingDriver:
     def claim(self) -> PathClaim:
         return PathClaim(start_time=self.start_time, application=self.application)
 
+    @property
+    def place(self) -> str:
+        """A driver of version 1 stages under the query's id alone."""
+        return self.query if self.version == 1 else place_of(self.query, self.checkpoint)
+
     async def stage(
         self, batch: int, run: str, part: str, rows: Sequence[StagedRow], *, keys: bool = False
     ) -> list[Any]:
         """The rows of one task; its entry in the manifest."""
         content = encode_rows(rows, keys=keys, sequences=self.order == "sequence")
         write = await self.relay.open_write(
-            f"staged/{self.query}/{batch}/{run}/{part}",
+            f"staged/{self.place}/{batch}/{run}/{part}",
             overwrite=True,
             operation=self.relay.new_operation(),
             claim=self.claim,
@@ -56,7 +63,7 @@ class StagingDriver:
     async def commit(self, batch: int, run: str, parts: Sequence[list[Any]]) -> None:
         """Returns when the batch is committed."""
         manifest = {
-            "version": 1,
+            "version": self.version,
             "query": self.query,
             "batch": batch,
             "run": run,
@@ -67,7 +74,7 @@ class StagingDriver:
             **self.more,
         }
         await self.relay.put(
-            f"commits/{self.query}/{batch}",
+            f"commits/{self.place}/{batch}",
             json.dumps(manifest).encode(),
             overwrite=True,
             operation=self.relay.new_operation(),
@@ -77,7 +84,7 @@ class StagingDriver:
     async def abort(self, batch: int, run: str) -> bool:
         """Forget what was staged."""
         return await self.relay.delete(
-            f"staged/{self.query}/{batch}/{run}",
+            f"staged/{self.place}/{batch}/{run}",
             recursive=True,
             operation=self.relay.new_operation(),
             claim=self.claim,

@@ -40,7 +40,7 @@ class ClientOfMemory(MemoryVolume):
 
 def log_on(volume: ClientOfMemory, *, start_time: int = 1) -> DecisionLog:
     claim = PathClaim(start_time=start_time, application="a")
-    return DecisionLog(volume, checkpoint="c/q1", query="q", claim=claim, wall_ms=lambda: 7)
+    return DecisionLog(volume, checkpoint="c/q1", query="q", place="q", claim=claim, wall_ms=lambda: 7)
 
 
 async def opened(volume: ClientOfMemory, *, start_time: int = 1, relay: str = "r") -> DecisionLog:

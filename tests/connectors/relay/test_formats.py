@@ -17,13 +17,14 @@ from connectors.relay.decision_lines import (
     read_lines,
     state_line,
 )
-from connectors.relay.manifest import RowOrder, StagedPart, is_query, parse_manifest, staged_place
+from connectors.relay.manifest import RowOrder, StagedPart, is_place, parse_manifest, place_of, staged_place
 from connectors.relay.staged_rows import StagedRow, StagedRowReader, encode_rows, sink_of
 from journal.errors import JournalError
 from sos_client.wire.errors import SosError
 
 DOCUMENT = (Path(connectors.relay.__file__).parent / "STAGING.md").read_text(encoding="utf-8")
 QUERY = "c0ffee00-0000-4000-8000-000000000001"
+PLACE = f"{QUERY}-68acf2c3623f905d"
 ROWS = [StagedRow(7, b"k", b"v1"), StagedRow(8, None, "é".encode())]
 
 
@@ -80,29 +81,46 @@ def manifest(**changes: Any) -> bytes:
 
 
 def test_the_manifest_of_the_document() -> None:
-    found = parse_manifest(manifest(), query=QUERY, batch=12)
+    found = parse_manifest(manifest(), place=PLACE, batch=12)
     assert (found.volume, found.checkpoint, found.rows) == ("clicks", "queries/q1", 1000)
     assert found.sinks == ("127.0.0.1:7500", "127.0.0.1:7501")
     assert found.parts == (StagedPart(name="0-31", rows=1000, bytes=123456), StagedPart(name="1-32", rows=0, bytes=2))
     assert found.order is RowOrder.PARTITION
     assert found.plan == "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-    short = parse_manifest(manifest(cookie="absent", attempts="absent", plan="absent"), query=QUERY, batch=12)
+    short = parse_manifest(manifest(cookie="absent", attempts="absent", plan="absent"), place=PLACE, batch=12)
     assert (short.cookie, short.attempts, short.plan) == (b"", 5, "")
-    assert parse_manifest(manifest(checkpoint="sos://clicks"), query=QUERY, batch=12).checkpoint == ""
+    top = place_of(QUERY, "sos://clicks")
+    assert parse_manifest(manifest(checkpoint="sos://clicks"), place=top, batch=12).checkpoint == ""
+
+
+def test_a_manifest_of_version_1_is_of_a_query_that_stages_under_its_id() -> None:
+    found = parse_manifest(manifest(version=1), place=QUERY, batch=12)
+    assert (found.query, found.place) == (QUERY, QUERY)
+    with pytest.raises(JournalError, match="another query"):
+        parse_manifest(manifest(version=1), place=PLACE, batch=12)
+    with pytest.raises(JournalError, match="another query"):
+        parse_manifest(manifest(), place=QUERY, batch=12)
+
+
+def test_a_fork_stages_elsewhere_than_its_original() -> None:
+    assert place_of(QUERY, "sos://clicks/queries/q1") == PLACE
+    assert place_of(QUERY, "sos://clicks/queries/fork") != PLACE
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": 2}, "version 2"),
+        ({"version": 3}, "version 3"),
         ({"more": 1}, "unknown \\['more'\\]"),
         ({"run": "absent"}, "absent \\['run'\\]"),
         ({"run": "a/b"}, "run is 'a/b'"),
         ({"run": 5}, "run is '5'"),
         ({"plan": "x"}, "plan is 'x'"),
         ({"plan": 5}, "plan is '5'"),
-        ({"batch": 13}, "another query or batch"),
-        ({"query": "other"}, "another query or batch"),
+        ({"batch": 13}, "another query, checkpoint or batch"),
+        ({"query": "other"}, "another query, checkpoint or batch"),
+        ({"query": 5}, "query is '5'"),
+        ({"checkpoint": "sos://clicks/queries/fork"}, "another query, checkpoint or batch"),
         ({"checkpoint": "file:///tmp/c"}, "put it at sos://VOLUME/path"),
         ({"checkpoint": None}, "put it at sos://VOLUME/path"),
         ({"checkpoint": "sos://v/a/../b"}, "no path of a volume"),
@@ -127,21 +145,21 @@ def test_the_manifest_of_the_document() -> None:
 )
 def test_what_is_not_a_manifest(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(SosError, match=reason):
-        parse_manifest(manifest(**changes), query=QUERY, batch=12)
+        parse_manifest(manifest(**changes), place=PLACE, batch=12)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[1]", b"[" * 100_000])
 def test_what_is_not_json(data: bytes) -> None:
     with pytest.raises(JournalError, match="the manifest is not"):
-        parse_manifest(data, query=QUERY, batch=12)
+        parse_manifest(data, place=PLACE, batch=12)
 
 
 def test_places_of_staged_files() -> None:
     assert staged_place(("q", "12", "r", "0-1")) == ("q", 12, "r", "0-1")
-    assert is_query("q")
-    assert not is_query("q/../q")
+    assert is_place("q")
+    assert not is_place("q/../q")
     for place in (("q", "12", "r"), ("q", "012", "r", "p"), ("..", "1", "r", "p"), ("q", "1", ".", "p")):
-        with pytest.raises(JournalError, match="write QUERY/BATCH/RUN/PART"):
+        with pytest.raises(JournalError, match="write PLACE/BATCH/RUN/PART"):
             staged_place(place)
 
 

@@ -44,7 +44,7 @@ async def test_batches_come_out_once_and_in_order(tmp_path: Path) -> None:
         assert house.committed(0) == lines(b"a", b"b", b"c", b"\xff\x00\n", "ä€".encode(), b"z" * 3_000_000, b"end")
         log = [json.loads(line) for line in (tmp_path / "out-0.log").read_text().splitlines()]
         assert [line["kind"] for line in log] == ["sink", "instance", *["prepared", "committed"] * 4]
-        assert log[2]["transaction"] == f"{QUERY}:0:1.1"
+        assert log[2]["transaction"] == f"{driver.place}:0:1.1"
         assert house.relay.end(signal.SIGTERM) == 0
         assert house.sinks[0].end(signal.SIGTERM) == 0
 
@@ -124,10 +124,10 @@ async def test_another_query_does_not_write_where_one_has_written(tmp_path: Path
         async with staging_driver(
             house.relay.address, house.addresses, seconds=15, checkpoint="sos://payments/queries/fork"
         ) as fork:
-            with pytest.raises(JournalError, match="it has 1 bytes already"):
+            with pytest.raises(JournalError, match=f"this sink has rows of {driver.place}, and none of {fork.place}"):
                 await fork.batch(1, [b"b"])
         async with staging_driver(house.relay.address, house.addresses, seconds=12, query="other") as other:
-            with pytest.raises(JournalError, match=f"this sink has rows of {QUERY}"):
+            with pytest.raises(JournalError, match=f"this sink has rows of {driver.place}"):
                 await other.batch(1, [b"b"])
         assert house.committed(0) == b"a\n"
 
@@ -222,10 +222,41 @@ async def test_what_a_driver_that_was_killed_has_staged_makes_room(tmp_path: Pat
         assert house.status()["spool_bytes"] == 0
 
 
-async def test_a_fork_goes_on_at_the_relay_of_its_original(tmp_path: Path) -> None:
+async def test_a_fork_and_its_original_are_at_one_relay_at_a_time(tmp_path: Path) -> None:
+    """They have one query id. The fork's driver is the later one, and the original is past its batches."""
+    with relay_house(tmp_path, sinks=2) as house:
+        first, second = house.addresses[:1], house.addresses[1:]
+        fork_at = {"checkpoint": "sos://payments/queries/fork", "start_time": 2}
+        async with (
+            staging_driver(house.relay.address, first, seconds=15) as original,
+            staging_driver(house.relay.address, second, seconds=15, **fork_at) as fork,
+        ):
+            for batch in range(50, 54):
+                staged = await original.stage(batch, "run", "p", [StagedRow(0, None, b"original %d" % batch)])
+                await fork.batch(batch - 7, [b"fork %d" % batch])
+                await original.commit(batch, "run", [staged])
+        assert house.committed(0) == lines(*(b"original %d" % batch for batch in range(50, 54)))
+        assert house.committed(1) == lines(*(b"fork %d" % batch for batch in range(50, 54)))
+        queries = house.status()["queries"]
+        assert [query["query"] for query in queries] == [QUERY, QUERY]
+        assert len({query["checkpoint"] for query in queries}) == 2
+
+
+async def test_a_query_whose_decisions_began_under_its_id_goes_on(tmp_path: Path) -> None:
+    """Its sinks know it by that name, and what is prepared there has it."""
+    with relay_house(tmp_path) as house:
+        async with staging_driver(house.relay.address, house.addresses, seconds=15, version=1) as driver:
+            await driver.batch(0, [b"a"])
+            driver.version, driver.start_time = 2, 2
+            await driver.batch(1, [b"b"])
+        assert house.committed(0) == b"a\nb\n"
+        assert transactions_of(tmp_path / "out-0.log") == [f"{QUERY}:0:1.1", f"{QUERY}:1:2.1"]
+
+
+async def test_a_fork_of_version_1_goes_on_at_the_relay_of_its_original(tmp_path: Path) -> None:
     """It has the original's query id, and batches that the original is past."""
     with relay_house(tmp_path, sinks=2) as house:
-        async with staging_driver(house.relay.address, house.addresses[:1], seconds=15) as driver:
+        async with staging_driver(house.relay.address, house.addresses[:1], seconds=15, version=1) as driver:
             await driver.batch(50, [b"a"])
             driver.start_time, driver.sinks, driver.checkpoint = 2, house.addresses[1:], "sos://payments/queries/fork"
             await driver.batch(43, [b"b"])

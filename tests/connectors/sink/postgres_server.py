@@ -6,8 +6,10 @@ import os
 import pwd
 import signal
 import subprocess
+import tempfile
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -18,7 +20,6 @@ from tests.system.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 START_SECONDS = 60.0
 
@@ -26,13 +27,13 @@ START_SECONDS = 60.0
 class PostgresServer:
     """`start`, `kill`, `ask`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, log: Path) -> None:
         self._programs = postgres_programs()
         if not (self._programs / "initdb").exists():
             pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
         self._user = "postgres" if os.geteuid() == 0 else None
         self._directory = directory
-        directory.mkdir()
+        self._log = log
         if self._user:
             _let_through(directory, self._user)
         data = directory / "data"
@@ -53,12 +54,12 @@ class PostgresServer:
         deadline = time.monotonic() + START_SECONDS
         while True:
             if self._process is None or self._process.poll() is not None:  # a child of the killed one was still there
-                with (self._directory / "log").open("ab") as log:
+                with self._log.open("ab") as log:
                     self._process = subprocess.Popen(command, user=self._user, cwd="/", stdout=log, stderr=log)
             try:
                 self.ask("SELECT 1")
             except psycopg.OperationalError:
-                assert time.monotonic() < deadline, (self._directory / "log").read_text()[-3000:]
+                assert time.monotonic() < deadline, self._log.read_text()[-3000:]
                 time.sleep(0.1)
             else:
                 return
@@ -78,10 +79,16 @@ class PostgresServer:
 
 @contextmanager
 def postgres_server(directory: Path) -> Iterator[PostgresServer]:
-    """Running."""
-    server = PostgresServer(directory)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.kill(signal.SIGINT)
+    """Running. Its log is in this directory.
+
+    Its data are not: as root it runs as another user, and each pytest that starts takes the right away from others to
+    enter the directory that all of them have their temporary files in.
+    """
+    directory.mkdir()
+    with tempfile.TemporaryDirectory(prefix="sos-postgres-", ignore_cleanup_errors=True) as home:
+        server = PostgresServer(Path(home), log=directory / "log")
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill(signal.SIGINT)

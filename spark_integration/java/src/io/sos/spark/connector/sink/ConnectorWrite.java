@@ -4,7 +4,6 @@ import io.sos.spark.SessionConfiguration;
 import io.sos.spark.SosSettings;
 import io.sos.spark.gateway.Peer;
 import java.io.IOException;
-import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
@@ -60,8 +59,8 @@ final class ConnectorWrite implements RequiresDistributionAndOrdering {
                     + " driver; without it, the option relay says where `sos-connector relay` runs, HOST:PORT.");
         }
         try {
-            StagingPlace place = new StagingPlace(
-                    SosSettings.of(configuration, relay, Peer.RELAY), info.queryId(), UUID.randomUUID().toString());
+            StagingPlace place = StagingPlace.of(
+                    SosSettings.of(configuration, relay, Peer.RELAY), info.queryId(), options.checkpoint());
             String bufferDirectory = SosSettings.toldBufferDirectory(configuration);
             return new ConnectorStreamingWrite(place, options, columns, bufferDirectory, configuration);
         } catch (IOException e) {

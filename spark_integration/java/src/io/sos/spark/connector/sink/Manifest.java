@@ -8,7 +8,7 @@ import java.util.List;
 
 /** Which attempts are the batch, as JSON: connectors/relay/STAGING.md has its fields. */
 final class Manifest implements Content {
-    private static final int VERSION = 1;
+    private static final int VERSION = 2;
 
     private final StringBuilder text = new StringBuilder("{\"version\":" + VERSION);
     private final byte[] bytes;

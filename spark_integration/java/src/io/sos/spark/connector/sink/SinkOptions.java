@@ -134,7 +134,7 @@ public record SinkOptions(
             throw wrong("needs a checkpoint on a volume, since its decisions are kept beside it: the option"
                     + " checkpointLocation, sos://VOLUME/path" + (told == null ? "" : ", not " + told));
         }
-        return told;
+        return told.replaceAll("/+$", "");
     }
 
     private static boolean isOrdered(String order) {
