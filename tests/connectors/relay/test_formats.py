@@ -123,7 +123,7 @@ def test_a_fork_stages_elsewhere_than_its_original() -> None:
         ({"checkpoint": "sos://clicks/queries/fork"}, "another query, checkpoint or batch"),
         ({"checkpoint": "file:///tmp/c"}, "put it at sos://VOLUME/path"),
         ({"checkpoint": None}, "put it at sos://VOLUME/path"),
-        ({"checkpoint": "sos://v/a/../b"}, "no path of a volume"),
+        ({"checkpoint": "sos://v/a/../b"}, "not a path of a volume"),
         ({"checkpoint": "sos://.v/a"}, "\\.v"),
         ({"sinks": []}, "1 to 64 sinks"),
         ({"sinks": "a:1"}, "1 to 64 sinks"),
