@@ -126,7 +126,7 @@ async def test_a_pin_keeps_the_past_until_it_is_released(autojump_clock: MockClo
 async def test_a_pin_that_comes_while_the_past_is_cleaned_away(
     step: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is refused, or what it keeps stays readable: whatever the cleaner had decided before."""
+    """It is refused, or what it keeps stays readable: whatever retention had decided before."""
     original, moments, answers = getattr(Housekeeping, step), dict[int, bytes](), list[int | None]()
 
     async with memory_cluster("abc") as servers:

@@ -1,8 +1,8 @@
-"""What cleaning costs writers: Spark's pattern with and without retention, in turns, on real servers.
+"""What retention costs writers: Spark's pattern with and without retention, in turns, on real servers.
 
 As a program it takes longer, and prints what docs/journal-service.md says:
 
-    python -m tests.system.test_cleaning_cost --pairs 8 --batches 150
+    python -m tests.system.test_retention_cost --pairs 8 --batches 150
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MEMORY = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None  # what a 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Medians over pairs: cleaning on, divided by off. `trimmed`: bytes that were forgotten with it on."""
+    """Medians over pairs: with retention, divided by without. `trimmed`: bytes that were forgotten with it on."""
 
     time: float
     processor: float
@@ -88,7 +88,7 @@ async def measure(root: Path, *, pairs: int, batches: int) -> Cost:
 
 @pytest.mark.slow
 @pytest.mark.alone
-async def test_cleaning_costs_writers_little() -> None:
+async def test_retention_costs_writers_little() -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as root:
         cost = await measure(Path(root), pairs=3, batches=120)
     assert cost.trimmed > RETAINED / 2, "nothing was cleaned, so nothing was measured"
@@ -96,13 +96,13 @@ async def test_cleaning_costs_writers_little() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What cleaning costs writers.")
+    parser = argparse.ArgumentParser(description="What retention costs writers.")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--batches", type=int, default=150)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=MEMORY) as root:
         cost = trio.run(lambda: measure(Path(root), pairs=options.pairs, batches=options.batches))
-    print(f"cleaning on / off: time {cost.time:.2f}, processor {cost.processor:.2f}")  # noqa: T201
+    print(f"retention on / off: time {cost.time:.2f}, processor {cost.processor:.2f}")  # noqa: T201
 
 
 if __name__ == "__main__":
