@@ -12,9 +12,8 @@ from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_di
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.views import LogView, log_access, open_log, unread_members
-from journal.copies.promise import Verdict, judge
-from journal.copies.surveying import survey
-from journal.copies.verification import CopyReport, bytes_to_verify, verify_copy
+from journal.copies.promise import Verdict
+from journal.copies.verification import CopyReport, bytes_to_verify, judge_reports, verify_copy
 from journal.errors import JournalCode, JournalError
 from journal.files.plain_directory import plan_files, write_files
 from journal.files.plain_tree import open_plain_tree
@@ -62,9 +61,7 @@ async def _verify(location: Location, restore: bool, spark: bool, style: Style, 
         with progress("verifying", bytes_to_verify(reader)) as bar:
             reports = [await verify_copy(reader, copy, bar.advance) for copy in reader.copies]
         reports += [CopyReport(label=address, problem=why) for address, why in unread_members(reader, access)]
-        faults = {one.label: one.verdict.name for one in reports if one.verdict is not Verdict.OK}
-        holdings = await survey(reader, faults)
-        findings = judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings) if holdings else []
+        findings = await judge_reports(reader, reports)
         for report in reports:
             codes.append(_EXIT_OF[report.verdict])
             if style.json:

@@ -12,8 +12,8 @@ from journal.copies.backup_mark import MARK_NAME
 from journal.copies.backups import crc_of, read_mark
 from journal.copies.copies import DirectoryCopy, MemberCopy
 from journal.copies.history import PIECE_BYTES
-from journal.copies.promise import Verdict
-from journal.copies.surveying import standing_snapshots
+from journal.copies.promise import PromiseFinding, Verdict, judge
+from journal.copies.surveying import standing_snapshots, survey
 from journal.copies.volume_reader import read_whole
 from journal.errors import DamagedJournalError, JournalCode, JournalError
 from journal.image.index_snapshot import checked_snapshot, parse_snapshot_name, snapshots_on_chain
@@ -21,7 +21,7 @@ from journal.records.record import Lsn
 from journal.records.segment import SegmentReader, read_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from journal.copies.copies import Copy
     from journal.copies.volume_reader import VolumeReader
@@ -82,6 +82,13 @@ async def verify_copy(reader: VolumeReader, copy: Copy, progress: Callable[[int]
         report.problem = error.message
     report.behind_bytes = max(0, reader.acknowledged_lsn - report.end_lsn)
     return report
+
+
+async def judge_reports(reader: VolumeReader, reports: Sequence[CopyReport]) -> list[PromiseFinding]:
+    """What the reports on all copies say of the volume as a whole: whether it survives what it promises to survive."""
+    faults = {one.label: one.verdict.name for one in reports if one.verdict is not Verdict.OK}
+    holdings = await survey(reader, faults)
+    return judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings) if holdings else []
 
 
 async def verify_called_damaged(reader: VolumeReader) -> dict[str, str]:

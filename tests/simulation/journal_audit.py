@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from journal.copies.promise import Verdict
+from journal.copies.verification import judge_reports, verify_copy
 from journal.copies.volume_reader import open_reader
 from journal.errors import DamagedJournalError, JournalError
 from journal.owner.journal import open_journal
@@ -63,8 +65,9 @@ async def audit(stage: JournalStage, nursery: trio.Nursery) -> None:
     everybody = Trial(present=tuple(stage.servers), accept_loss=False, words="")
     drives = {name: copy.deepcopy(host.drive) for name, host in stage.servers.items()}
     stage.start_servers(nursery)
-    membership = await _membership(stage)
-    for trial in [*_losses(stage, membership), *_too_much(stage, membership)]:
+    membership, is_ok = await _looked_at(stage)
+    here = set() if is_ok else stage.lost
+    for trial in [*_losses(stage, membership, here), *_too_much(stage, membership)]:
         stage.world.note("taken away", trial.words)
         await _set_up(stage, drives, trial, nursery)
         await _judge(stage, trial)
@@ -82,17 +85,28 @@ async def _set_up(stage: JournalStage, drives: dict[str, SimulatedDrive], trial:
     stage.start_servers(nursery)
 
 
-async def _membership(stage: JournalStage) -> Membership:
+async def _looked_at(stage: JournalStage) -> tuple[Membership, bool]:
+    """Who the members are; and whether `verify` says that all is well, although some have lost what they had once."""
     await trio.sleep(1)
-    whole = [name for name in stage.servers if name not in stage.lost]
-    async with open_copies(stage.world, whole, AUDITOR, random.Random(stage.chance.random())) as copies:
-        return (await open_reader(VOLUME, copies)).header.membership
+    async with open_copies(stage.world, stage.servers, AUDITOR, random.Random(stage.chance.random())) as copies:
+        whole = [one for one in copies if _host_of(one.label) not in stage.lost]
+        membership = (await open_reader(VOLUME, whole)).header.membership
+        members = [one for one in copies if one.label in {member.address for member in membership.members}]
+        if not stage.lost or len(members) < len(membership.members):
+            return membership, False
+        with suppress(JournalError):
+            reader = await open_reader(VOLUME, members)
+            reports = [await verify_copy(reader, one, lambda _: None) for one in members]
+            verdicts = [one.verdict for one in [*reports, *await judge_reports(reader, reports)]]
+            stage.world.note("verified", max(verdicts).name)
+            return membership, max(verdicts) is Verdict.OK
+    return membership, False
 
 
-def _losses(stage: JournalStage, membership: Membership) -> Iterator[Trial]:
-    """Some of the sets that the promise allows to be lost, those that were lost already always among them."""
-    names = {member.address.partition(":")[0] for member in membership.members}
-    here = stage.lost & names
+def _losses(stage: JournalStage, membership: Membership, lost: set[str]) -> Iterator[Trial]:
+    """Some of the sets that the promise allows to be lost, those that are `lost` already always among them."""
+    names = {_host_of(member.address) for member in membership.members}
+    here = lost & names
     allowed = [
         gone
         for size in range(len(names))
@@ -122,7 +136,11 @@ def _bearable(gone: set[str], configuration: Configuration) -> bool:
 
 
 def _names(configuration: Configuration) -> set[str]:
-    return {member.address.partition(":")[0] for member in configuration.members}
+    return {_host_of(member.address) for member in configuration.members}
+
+
+def _host_of(address: str) -> str:
+    return address.partition(":")[0]
 
 
 async def _judge(stage: JournalStage, trial: Trial) -> None:
