@@ -42,7 +42,7 @@ MEMBERS: Final = 3
 SPARES: Final = 2
 SERVICES: Final = 2
 CLIENTS: Final = 6
-EVENTS_A_ROUND: Final = 50
+EVENTS_A_ROUND: Final = 80  # to judge a round takes as long as some twenty of them
 PAUSE_SECONDS_MAX: Final = 0.5
 CHANGE_SECONDS_MAX: Final = 60.0
 OPEN_SECONDS_MAX: Final = 90.0
@@ -99,8 +99,9 @@ class Round:
         """The load, the events, the judgement."""
         calls: list[Call] = []
         try:
-            for server in self.servers:
-                await trio.to_thread.run_sync(server.start)
+            async with trio.open_nursery() as starting:
+                for server in self.servers:
+                    starting.start_soon(trio.to_thread.run_sync, server.start)
             await create_volume(VOLUME, self.addresses[:MEMBERS])
             for service in self.services:
                 await trio.to_thread.run_sync(service.start)
@@ -190,11 +191,13 @@ class Round:
 async def _taken_over(directories: Sequence[Path], copies: Path) -> list[LogRecord]:
     """Servers on copies of these directories, an owner that takes the volume over from them, and the log it has."""
     servers = []
+    for directory in directories:
+        shutil.copytree(directory, copies / directory.name)
+        servers.append(ServerProcess(copies / directory.name, port=free_port()))
     try:
-        for directory in directories:
-            shutil.copytree(directory, copies / directory.name)
-            servers.append(ServerProcess(copies / directory.name, port=free_port()))
-            await trio.to_thread.run_sync(servers[-1].start)
+        async with trio.open_nursery() as nursery:
+            for server in servers:
+                nursery.start_soon(trio.to_thread.run_sync, server.start)
         addresses = [server.address for server in servers]
         with trio.fail_after(OPEN_SECONDS_MAX):
             async with open_journal(VOLUME, servers=addresses) as journal:

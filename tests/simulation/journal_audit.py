@@ -7,18 +7,22 @@ themselves. A volume that forgets is held to its pins and to how long it promise
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
+from bisect import bisect_left
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
+import msgpack
 import trio
 
 from journal.copies.promise import Verdict
 from journal.copies.verification import judge_reports, verify_copy
-from journal.copies.volume_reader import open_reader
+from journal.copies.volume_reader import open_reader, whole_snapshot
 from journal.errors import DamagedJournalError, JournalError
+from journal.image.index_snapshot import checked_snapshot, parse_snapshot_name, snapshots_on_chain
 from journal.owner.journal import open_journal
 from journal.records.record import Lsn
 from tests.fakes.simulated_disk import DiskFaults
@@ -47,6 +51,9 @@ TOO_MUCH_RATE: Final = 0.3
 MOMENTS_MAX: Final = 4
 AUDITOR: Final = "auditor"
 AUDITED_PATH: Final = "auditor/was-here"
+AUDITED_CONTENT: Final = b"new" * 150
+WRITES_AFTER_LOSS: Final = 40
+"""More than what was lost, so that what comes back lies in the past of what is written after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,17 +67,30 @@ class Trial:
     """Whether the promise covers it. Else much may be gone, but what is said afterwards is true all the same."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What there is to be lost."""
+
+    membership: Membership
+    is_ok: bool
+    """Whether `verify` says that all is well, although some have lost what they had once."""
+    ends: dict[str, int]
+    """How far the log goes on each member that can be read."""
+
+
 async def audit(stage: JournalStage, nursery: trio.Nursery) -> None:
     """Everything was stopped. Judge what the drives have."""
     everybody = Trial(present=tuple(stage.servers), accept_loss=False, words="")
     drives = {name: copy.deepcopy(host.drive) for name, host in stage.servers.items()}
     stage.start_servers(nursery)
-    membership, is_ok = await _looked_at(stage)
-    here = set() if is_ok else stage.lost
-    for trial in [*_losses(stage, membership, here), *_too_much(stage, membership)]:
+    found = await _looked_at(stage)
+    here = set() if found.is_ok else stage.lost
+    for trial in [*_losses(stage, found.membership, here), *_too_much(stage, found)]:
         stage.world.note("taken away", trial.words)
         await _set_up(stage, drives, trial, nursery)
         await _judge(stage, trial)
+        if not trial.is_bearable:
+            await _come_back(stage, trial, nursery)
     await _set_up(stage, drives, everybody, nursery)
     await _judge(stage, everybody)
 
@@ -85,22 +105,35 @@ async def _set_up(stage: JournalStage, drives: dict[str, SimulatedDrive], trial:
     stage.start_servers(nursery)
 
 
-async def _looked_at(stage: JournalStage) -> tuple[Membership, bool]:
-    """Who the members are; and whether `verify` says that all is well, although some have lost what they had once."""
+async def _come_back(stage: JournalStage, trial: Trial, nursery: trio.Nursery) -> None:
+    """The others are there again, with a past that was given up: nobody may take it for the volume's."""
+    for host in stage.servers.values():
+        host.held_down = False
+    stage.start_servers(nursery)
+    await trio.sleep(1)
+    words = f"{trial.words}, and the others come back"
+    await _judge(stage, dataclasses.replace(trial, present=tuple(stage.servers), accept_loss=False, words=words))
+
+
+async def _looked_at(stage: JournalStage) -> Found:
+    """Before anything is taken away."""
     await trio.sleep(1)
     async with open_copies(stage.world, stage.servers, AUDITOR, random.Random(stage.chance.random())) as copies:
         whole = [one for one in copies if _host_of(one.label) not in stage.lost]
         membership = (await open_reader(VOLUME, whole)).header.membership
         members = [one for one in copies if one.label in {member.address for member in membership.members}]
-        if not stage.lost or len(members) < len(membership.members):
-            return membership, False
         with suppress(JournalError):
             reader = await open_reader(VOLUME, members)
-            reports = [await verify_copy(reader, one, lambda _: None) for one in members]
-            verdicts = [one.verdict for one in [*reports, *await judge_reports(reader, reports)]]
-            stage.world.note("verified", max(verdicts).name)
-            return membership, max(verdicts) is Verdict.OK
-    return membership, False
+            ends = {_host_of(one.label): int(reader.chain.ends[one.label].lsn) for one in reader.chain.copies}
+            is_ok = False
+            if stage.lost and len(members) == len(membership.members):
+                reports = [await verify_copy(reader, one, lambda _: None) for one in members]
+                findings = await judge_reports(reader, reports)
+                verdict = max([one.verdict for one in reports] + [one.verdict for one in findings])
+                stage.world.note("verified", verdict.name)
+                is_ok = verdict is Verdict.OK
+            return Found(membership=membership, is_ok=is_ok, ends=ends)
+    return Found(membership=membership, is_ok=False, ends={})
 
 
 def _losses(stage: JournalStage, membership: Membership, lost: set[str]) -> Iterator[Trial]:
@@ -120,14 +153,16 @@ def _losses(stage: JournalStage, membership: Membership, lost: set[str]) -> Iter
         yield Trial(present=rest, accept_loss=not enough, words=f"without {', '.join(sorted(gone))}")
 
 
-def _too_much(stage: JournalStage, membership: Membership) -> Iterator[Trial]:
+def _too_much(stage: JournalStage, found: Found) -> Iterator[Trial]:
     """Now and then so few members that acknowledged records may be on none of them, and an operator accepts that."""
+    membership, gives_up = found.membership, stage.scenario.profile.gives_up
     names = _names(membership.configuration)
     few = len(names) - membership.configuration.acknowledgements
     rest = sorted(names - stage.lost)
     alone = len(membership.configurations) == 1 and not stage.scenario.forgets
-    if alone and few and len(rest) >= few and stage.chance.random() < TOO_MUCH_RATE:
-        present = tuple(stage.chance.sample(rest, few))
+    if alone and few and len(rest) >= few and (gives_up or stage.chance.random() < TOO_MUCH_RATE):
+        furthest_back = sorted(rest, key=lambda name: found.ends.get(name, 0))
+        present = tuple(furthest_back[:few] if gives_up else stage.chance.sample(rest, few))
         yield Trial(present=present, accept_loss=True, words=f"with {', '.join(present)} alone", is_bearable=False)
 
 
@@ -182,7 +217,8 @@ class _Judgement:
         self.model = LogModel(stage.world)
 
     async def pass_(self) -> None:
-        await self.journal.put(AUDITED_PATH, b"new", overwrite=True)
+        for _ in range(1 if self.trial.is_bearable else WRITES_AFTER_LOSS):
+            await self.journal.put(AUDITED_PATH, AUDITED_CONTENT, overwrite=True)
         chance = random.Random(self.stage.chance.random())
         async with open_copies(self.world, self.trial.present, AUDITOR, chance) as copies:
             reader = await open_reader(VOLUME, copies)
@@ -192,10 +228,14 @@ class _Judgement:
             for path in (*PATHS, AUDITED_PATH):
                 await self._compare(path)
             if not self.trial.is_bearable:
-                self.world.counts["loss accepted"] += 1
+                self.world.counts["loss accepted"] += self.trial.accept_loss
+                for moment in self._after_snapshots(reader):
+                    await self._compare_past(reader, moment)
                 return
             for moment in self._moments(chance):
                 await self._compare_past(reader, moment)
+            if not self.trial.words:
+                await self._check_snapshots(reader)
             if not self.trial.words and self.stage.archive.pinned is None:
                 await self._ask_another_judge(reader.chain.copies)
         if not self.trial.words:
@@ -214,6 +254,24 @@ class _Judgement:
             self.model.end == journal.acknowledged_lsn,
             f"{self.where}the members' records end at {self.model.end}, the owner says {journal.acknowledged_lsn}",
         )
+
+    async def _check_snapshots(self, reader: VolumeReader) -> None:
+        """What stands for the log says what the log says, files and answers, whoever may have use for it."""
+        counting = snapshots_on_chain(reader.chain.names, reader.chain.boundaries, lsn=self.model.end)
+        for name in map(str, counting):
+            try:
+                image = checked_snapshot(name, await whole_snapshot(reader.chain.copies, name))
+            except JournalError:
+                continue  # rotten
+            for path in PATHS:
+                status, wanted = image.tree.find(path), self.model.content_at(path, image.lsn)
+                same = (status is None) == (wanted is None) and (wanted is None or status.size == len(wanted))  # type: ignore[union-attr]
+                self.world.require(same, f"{name} has another {path} than the log before it")
+            for packed in image.operations.answers():
+                client, sequence, *_ = msgpack.unpackb(packed)
+                place = self.model.places.get((client, sequence), 0)
+                self.world.require(place <= image.lsn, f"{name} has an answer that was given later, at {place}")
+            self.world.counts["snapshots audited"] += 1
 
     async def _ask_another_judge(self, copies: Sequence[Copy]) -> None:
         """The independent checker sees what clients saw, and the bytes that members have."""
@@ -245,6 +303,12 @@ class _Judgement:
         kept = [] if pinned is None else [pinned]
         young = self._young() if forgets and not self.trial.words else []
         return [*kept, *chance.sample(young, min(len(young), MOMENTS_MAX))]
+
+    def _after_snapshots(self, reader: VolumeReader) -> list[int]:
+        """The first moment after each index snapshot that lies anywhere, also of the past that was given up."""
+        ends = sorted(self.model.chains)
+        found = {bisect_left(ends, parsed.lsn) for name in reader.chain.names if (parsed := parse_snapshot_name(name))}
+        return [ends[index] for index in sorted(found) if index < len(ends)]
 
     def _young(self) -> list[int]:
         """Moments that ended so late, by the time that has really passed, that nothing allows them to be forgotten."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from journal.copies import volume_reader
 from journal.copies.member_filling import Filling
 from journal.errors import SupersededError
 from journal.gateway.client.client import RemoteVolume
 from journal.gateway.client.retry_state import RetryState
 from journal.gateway.put_lane import PutLane
 from journal.image import preconditions
+from journal.image.index_snapshot import SnapshotName, parse_snapshot_name
 from journal.image.operation_window import OperationWindow
 from journal.owner import content, replica_progress
 from journal.owner.acknowledgement import Acknowledgement
@@ -18,8 +20,8 @@ from journal.owner.journal import Journal
 from journal.owner.replica import Replica
 from journal.owner.replica_progress import ReplicaProgress, Standing
 from journal.records.timekeeping import Timekeeper
+from journal.takeover import chain_end, membership_change, takeover
 from journal.takeover import driver as opening
-from journal.takeover import membership_change, takeover
 from journal.takeover.driver import _Driver
 from journal.takeover.messages import FenceMember, Granted
 from journal.takeover.takeover import Takeover
@@ -29,7 +31,7 @@ from sos_server.store.namespace import Namespace
 from tests.simulation.planting import PlantedBug, forgets_to_sync, replaced, together, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
     from journal.copies.copies import Copy
     from journal.image.image import Image
@@ -170,6 +172,16 @@ async def _fill_newest_alone(right: Right, replica: Replica, filling: Filling) -
             replica._log.links = links
 
 
+def _whatever_the_chain(names: Iterable[str], _boundaries: object, *, lsn: int) -> list[SnapshotName]:
+    parsed = (parse_snapshot_name(name) for name in names)
+    return sorted((one for one in parsed if one and one.lsn <= lsn), key=lambda one: (one.lsn, one.epoch), reverse=True)
+
+
+def _all_answers(right: Right, window: OperationWindow, until_ms: int | None = None) -> Any:
+    del until_ms
+    return right(window)
+
+
 def _never_expired(right: Right, window: OperationWindow, operation: OperationId) -> Any:
     try:
         return right(window, operation)
@@ -190,6 +202,8 @@ def _answer_twice(right: Right, lane: PutLane, answer: Any) -> None:
 def _age_by_wall_clock(keeper: Timekeeper, wall_ms: int, _monotonic_ms: int) -> int:
     return max(wall_ms, keeper.last_ms)
 
+
+SNAPSHOT_READERS: Final = (volume_reader, chain_end, membership_change)
 
 JOURNAL_BUGS: Final = (
     PlantedBug(
@@ -278,7 +292,7 @@ JOURNAL_BUGS: Final = (
     PlantedBug(
         name="servers ignore the claim",
         breaks="members take records from an owner that was replaced",
-        seeds_max=800,
+        seeds_max=400,  # it takes what an owner sends between two segments
         plant=replaced(Namespace, "_check_claim", _nothing),
     ),
     PlantedBug(
@@ -328,6 +342,16 @@ JOURNAL_BUGS: Final = (
         name="a member that counts without the index snapshot",
         breaks="a member that is filled is not given the snapshot that stands for what was trimmed, and counts",
         plant=replaced(Filling, "snapshot", _no_waiting_at_all),
+    ),
+    PlantedBug(
+        name="a snapshot with later answers",
+        breaks="an index snapshot has answers of operations whose records come after it",
+        plant=wrapped(OperationWindow, "copy", _all_answers),
+    ),
+    PlantedBug(
+        name="a snapshot off the chain",
+        breaks="an index snapshot of a past that was given up stands for the volume's",
+        plant=together(*(replaced(user, "snapshots_on_chain", _whatever_the_chain) for user in SNAPSHOT_READERS)),
     ),
     PlantedBug(
         name="an expired id that is run again",

@@ -29,6 +29,7 @@ class JournalFaults:
         self.chance = stage.chance
         self.servers = stage.servers
         self._nursery = nursery
+        self._last_owner = ""
 
     async def go_on(self) -> None:
         """One event after the other, until cancelled."""
@@ -51,6 +52,8 @@ class JournalFaults:
             case "kill service" | "start service":
                 # A service that starts takes the volume over, from a living owner, too.
                 await self._restart(service, power_cut=chance.random() < 0.3)
+            case "take over":
+                await self._take_over()
             case "stop service":
                 service.stop_wanted.set()
                 with trio.move_on_after(12):
@@ -90,6 +93,8 @@ class JournalFaults:
                 await self._lose_a_member()
             case "leave in doubt":
                 await self._leave_in_doubt()
+            case "stay away":
+                await self._stay_away(server)
             case "stray fence":
                 await operators.claim_and_go_away(self.stage, server.name)
             case "repair":
@@ -107,6 +112,15 @@ class JournalFaults:
         if host.name in self.stage.services and self.chance.random() < 0.3:
             self._harm_local_copy(host)
         await trio.sleep(self.chance.uniform(0, 1))
+        if not host.running:
+            host.start(self._nursery)
+
+    async def _take_over(self) -> None:
+        """Whoever did not take it over last does so, from an owner that knows nothing of it."""
+        others = [name for name in self.stage.services if name != self._last_owner]
+        self._last_owner = self.chance.choice(others)
+        host = self.stage.services[self._last_owner]
+        await host.kill(power_cut=False)
         if not host.running:
             host.start(self._nursery)
 
@@ -217,6 +231,15 @@ class JournalFaults:
         claimed = self.chance.choice([name for name in self.servers if name != host.name])
         await operators.claim_and_go_away(self.stage, claimed)
         await trio.sleep(self.chance.uniform(0, 2))  # the owner hears of the claim before that, or after
+        host.held_down = True
+        await host.kill(power_cut=self.chance.random() < 0.5)
+
+    async def _stay_away(self, host: SimulatedHost) -> None:
+        """Until somebody else stays away instead: whoever it is in the end has not got what was written last."""
+        for other in self.servers.values():
+            other.held_down = False
+        self.stage.start_servers(self._nursery)
+        await trio.sleep(1)
         host.held_down = True
         await host.kill(power_cut=self.chance.random() < 0.5)
 

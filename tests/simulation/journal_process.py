@@ -21,6 +21,7 @@ from journal.takeover.owner_board import ServerBoard
 from sos_client.attempts import Deadlines
 from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
+from tests.simulation.journal_scenario import SEGMENT_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -49,10 +50,12 @@ class ServingPlan:
     """The service that only waits until the volume is free; a start of any other one takes it over."""
 
 
-def journal_settings(*, retention_seconds: int = 0, retention_bytes: int = 0) -> JournalSettings:
-    """Small segments, so that a short run rolls many, and waits that a short run outlives."""
+def journal_settings(
+    *, segment_bytes_max: int = SEGMENT_BYTES_MAX, retention_seconds: int = 0, retention_bytes: int = 0
+) -> JournalSettings:
+    """Small segments, and waits that a short run outlives."""
     return JournalSettings(
-        segment_bytes_max=12_000,
+        segment_bytes_max=segment_bytes_max,
         tail_bytes_max=30_000,
         quorum_seconds=4.0,
         pause_seconds_max=0.5,

@@ -16,6 +16,8 @@ SHAPES: Final = {(3, 2): 12, (1, 1): 1, (2, 2): 1, (3, 3): 1, (4, 3): 1, (5, 3):
 RETENTIONS: Final = {(0, 0): 4, (0, 20_000): 3, (3, 0): 2, (60, 0): 2, (6, 60_000): 1}
 """Seconds and bytes for which the past is kept (0, 0: all of it), and how often."""
 SPARES: Final = ("p", "q")
+SEGMENT_BYTES_MAX: Final = 12_000
+"""Small, so that a short run rolls many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,9 @@ class Profile:
     """Whether it needs a volume that forgets."""
     few_answers: bool = False
     """Whether clients ask more than the window of answers holds."""
+    segment_bytes_max: int = SEGMENT_BYTES_MAX
+    gives_up: bool = False
+    """Whether it ends with a loss that an operator accepts: nothing is left but a member that was away at the end."""
     stays_hurt: bool = False
     """Whether servers that are away stay away after the last event, and the volume must take writes all the same."""
 
@@ -128,9 +133,26 @@ IN_DOUBT: Final = Profile(
     three_of_two=True,
     stays_hurt=True,
 )
-"""Played for itself, since nobody comes back in it."""
-IN_DOUBT_EVERY: Final = 40
-IN_DOUBT_AT: Final = 29
+LOSSES: Final = Profile(
+    name="accepted losses",
+    events={"stay away": 3, "kill service": 1},
+    services=1,
+    seconds=8.0,
+    event_seconds=2.0,
+    three_of_two=True,
+    gives_up=True,
+)
+ROLLS: Final = Profile(
+    name="a segment for each record",
+    events={"take over": 1},
+    event_seconds=0.3,
+    segment_bytes_max=500,
+    three_of_two=True,
+)
+"""What an owner that was replaced may still send comes between two segments."""
+APART_EVERY: Final = 40
+APART: Final = {13: ROLLS, 23: LOSSES, 29: IN_DOUBT, 33: ROLLS}
+"""Played for themselves, by what is left of the seed: in each something holds from beginning to end."""
 GOES_ON_RATE: Final = 0.25
 """How often a run must take writes after its last event. The others end amid their faults, since members that catch up
 hide what was missing on them."""
@@ -168,10 +190,9 @@ class Scenario:
 
 def draw_scenario(seed: int, chance: random.Random) -> Scenario:
     """The profile follows from the seed, all else is drawn."""
-    in_doubt = seed % IN_DOUBT_EVERY == IN_DOUBT_AT
-    profile = IN_DOUBT if in_doubt else PROFILES[seed % len(PROFILES)]
+    profile = APART.get(seed % APART_EVERY, PROFILES[seed % len(PROFILES)])
     (count, acknowledgements) = (3, 2) if profile.three_of_two else _draw(chance, SHAPES)
-    retention = _draw(chance, {one: weight for one, weight in RETENTIONS.items() if any(one) or not profile.retains})
+    retention = _draw(chance, {one: weight for one, weight in RETENTIONS.items() if _fits(profile, any(one))})
     return Scenario(
         profile=profile,
         members=tuple("abcde"[:count]),
@@ -181,6 +202,10 @@ def draw_scenario(seed: int, chance: random.Random) -> Scenario:
         standby=profile.services > 1 and chance.random() < 0.4,
         goes_on=chance.random() < GOES_ON_RATE or profile.stays_hurt,
     )
+
+
+def _fits(profile: Profile, forgets: bool) -> bool:  # noqa: FBT001
+    return forgets or not profile.retains if not profile.gives_up else not forgets
 
 
 def _draw(chance: random.Random, weights: dict[tuple[int, int], int]) -> tuple[int, int]:

@@ -46,7 +46,9 @@ class JournalStage:
         self.plan = ServingPlan(
             servers=tuple(address_of(name) for name in scenario.hosts),
             settings=journal_settings(
-                retention_seconds=scenario.retention_seconds, retention_bytes=scenario.retention_bytes
+                segment_bytes_max=scenario.profile.segment_bytes_max,
+                retention_seconds=scenario.retention_seconds,
+                retention_bytes=scenario.retention_bytes,
             ),
             standby=SERVICES[1] if scenario.standby else "",
         )

@@ -107,7 +107,7 @@ class Stage:
                 findings += judge(reader.header.membership, epoch=reader.header.epoch, holdings=holdings)
         except JournalError:
             return False
-        return all(one.verdict is Verdict.OK for one in [*reports, *findings])
+        return {one.verdict for one in reports} | {one.verdict for one in findings} == {Verdict.OK}
 
     async def reader(self, stack: AsyncExitStack, names: Iterable[str] = MEMBERS) -> VolumeReader:
         dial = partial(self.servers.dial, source="operator")

@@ -94,6 +94,13 @@ def _everybody_counts(state: Takeover, members: frozenset[Member]) -> frozenset[
     return members
 
 
+_header = takeover._header
+
+
+def _header_without_grants(state: Takeover, who: Membership) -> SegmentFacts:
+    return dataclasses.replace(_header(state, who), granted=frozenset())
+
+
 def _wiped_is_empty(server: Server, member: Member) -> Told | Gone:
     whole = frozenset(one.facts for one in server.segments if one.items[0].whole)
     return Told(member=member, epoch=server.epoch, facts=whole)
@@ -211,6 +218,10 @@ WRONG_RULES = (
     WrongRule(
         rule="a member with an older claim than it granted is lost", mistake="count a rolled-back member",
         scenario="rolled-back server", patches=((takeover, "counted", _everybody_counts),),
+    ),
+    WrongRule(
+        rule="a member with an older claim than it granted is lost", mistake="write a header without grants",
+        scenario="rolled-back server", patches=((takeover, "_header", _header_without_grants),),
     ),
     WrongRule(
         rule="a member that comes back empty is lost", mistake='take a wiped member for one that has "nothing"',
