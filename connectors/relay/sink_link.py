@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import trio
 
 from connectors.relay.coordinator import AskUncommitted, EndTransaction, Prepare
-from connectors.wire.codec import message_head
 from connectors.wire.frames import (
     AckFrame,
     ErrorFrame,
@@ -24,6 +23,7 @@ from connectors.wire.frames import (
     RestartFrame,
 )
 from connectors.wire.limits import DATA_STREAM, NOTHING_SEEN, TWO_PHASE_STREAM
+from connectors.wire.message_run import row_messages
 from connectors.wire.session import ConnectorRole, ConnectorSession
 from connectors.wire.two_phase import (
     ListUncommitted,
@@ -57,7 +57,8 @@ VOTE_SECONDS: Final = 600.0
 """Before it votes it makes all rows of a batch durable."""
 STALL_SECONDS: Final = 300.0
 """A sink that takes nothing for so long is not there any more."""
-SEND_BYTES: Final = 256 * 1024
+ROWS_TOGETHER: Final = 8192
+"""In one write: small rows are several times as large with what the protocol puts before each."""
 _RETRY: Final = RetryPolicy(first_seconds=0.05, pause_seconds_max=2.0)
 
 
@@ -219,20 +220,13 @@ class SinkLink:
 
     async def _send_rows(self, offset: int) -> int:
         """The offset after the last row. One `send` of the session stands for all rows of a list."""
-        parts: list[bytes] = []
-        size = 0
         async with aclosing(self._rows(self._number)) as lists:
             async for rows in lists:
                 self._session.send(MessageFrame(DATA_STREAM, offset))  # whether rows may be sent now
-                for row in rows:
-                    key, value = row.key or b"", row.value
-                    parts += (message_head(DATA_STREAM, offset, 0, len(key), len(value)), key, value)
-                    offset += len(value)
-                    size += len(value) + len(key)
-                    if size >= SEND_BYTES:
-                        await self._write(b"".join(parts))
-                        parts, size = [], 0
-        await self._write(b"".join(parts))
+                for first in range(0, len(rows), ROWS_TOGETHER):
+                    some = [(row.key or b"", row.value) for row in rows[first : first + ROWS_TOGETHER]]
+                    parts, offset = row_messages(DATA_STREAM, offset, some)
+                    await self._write(b"".join(parts))
         return offset
 
     async def _write(self, data: bytes) -> None:

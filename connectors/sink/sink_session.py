@@ -92,6 +92,7 @@ class SinkSession:
                 await self._say(OkFrame(initial_credits=1))
                 while (frame := await self._next_frame()) is not None:
                     await self._take(frame)
+                    self._rows += self._session.next_rows(DATA_STREAM, SinkRow)
         except trio.TooSlowError:
             return await self._give_up(f"no HELLO within {HELLO_SECONDS:g} s")
         except (ProtocolError, SinkUnavailableError) as error:
@@ -120,6 +121,7 @@ class SinkSession:
             if not data:
                 return None
             self._session.receive(data)
+            self._rows += self._session.next_rows(DATA_STREAM, SinkRow)
         return frame
 
     async def _take(self, frame: Frame) -> None:

@@ -76,6 +76,11 @@ class TwoPhaseRound:
         self._tags: set[int] = set()
         self._votes_due: set[str] = set()
 
+    @property
+    def takes_data(self) -> bool:
+        """Whether a message of a data stream may come now."""
+        return (self.state, RoundMove.DATA) in ROUND_MOVES
+
     def see_data(self) -> None:
         """A message of a data stream. ProtocolError between phase 1 and phase 2."""
         self._move(RoundMove.DATA)
