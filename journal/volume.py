@@ -198,7 +198,7 @@ class Volume(Protocol):
         """
 
     async def pin(self, name: str, *, lsn: int, seconds: int, operation: OperationId) -> None:
-        """Keep what the moment `lsn` needs from being cleaned for so long (≤ PIN_SECONDS_MAX); 0 seconds release it.
+        """Keep what the moment `lsn` needs from being cleaned for this long (≤ PIN_SECONDS_MAX); 0 seconds release it.
 
         A pin of the same name is replaced. OUT_OF_RETENTION if the moment is gone already, BAD_REQUEST, TOO_LARGE (too
         many pins).

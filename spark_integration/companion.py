@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 START_SECONDS_MAX: Final = 60.0
 """A takeover may have to wait for a quorum of servers."""
 STOP_SECONDS_MAX: Final = 10.0
-"""A program that was asked to stop is killed after so long; its data does not depend on a clean end."""
+"""A program that was asked to stop is killed after this long; its data does not depend on a clean end."""
 _PAUSES: Final = (0.1, 0.5, 2.0, 5.0)
 _STEADY_SECONDS: Final = 30.0
-"""A program that ran for so long is started again at once."""
+"""A program that ran for this long is started again at once."""
 _LOG_TAIL_BYTES: Final = 2000
 _PR_SET_PDEATHSIG: Final = 1
 

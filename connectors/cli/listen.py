@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 WALLAROO_COOKIE: Final = "Dragons-Love-Tacos"
 PAST_SECONDS: Final = 86_400
-"""A volume that a listener makes keeps what was deleted for so long."""
+"""A volume that a listener makes keeps what was deleted for this long."""
 EXAMPLES: Final = """\b
 Examples:
   sos-journal create clicks --servers a:7400,b:7400,c:7400

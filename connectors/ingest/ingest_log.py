@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from journal.volume import FileStatus, OperationId, Volume
 
 LOG_FILE_BYTES_MAX: Final = 16 << 20
-"""A new listener replays at most a few times so much, and retention frees room in such pieces."""
+"""A new listener replays at most a few times this much, and retention frees room in such pieces."""
 LOG_FILE_BLOCKS_MAX: Final = 8192
 """Each block is an extent of its file, copied with all before it by the next one."""
 EXTENTS_MAX: Final = 256

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DIRECTORY: Final = "stream-registry"
 FILE_BYTES_MAX: Final = 4 << 20
 FILE_BLOCKS_MAX: Final = 2048
-"""A file is left when it has so much more than three times the state that it makes: a start reads one file."""
+"""A new file begins when this one is larger by this much than three times its state: a start reads one file."""
 LINE_BYTES: Final = 40
 """A line with a stream has about this many bytes."""
 NUMBER_DIGITS: Final = 20

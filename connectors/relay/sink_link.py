@@ -52,7 +52,7 @@ SINK_VERSION: Final = "v0.0.1"
 STREAM_NAME: Final = "sos-connector"
 CONNECT_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 60.0
-"""A sink that owes an answer to LIST_UNCOMMITTED or NOTIFY and says nothing for so long is not there any more."""
+"""A sink that owes an answer to LIST_UNCOMMITTED or NOTIFY and says nothing for this long is not there any more."""
 VOTE_SECONDS: Final = 600.0
 """Before it votes it makes all rows of a batch durable."""
 STALL_SECONDS: Final = 300.0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1024 * 1024
 UNTOUCHED_SECONDS: Final = 24 * 3600.0
-"""A query of which nothing was staged for so long is forgotten at the next start; it can stage again."""
+"""A query of which nothing was staged for this long is forgotten at the next start; it can stage again."""
 _INCOMING: Final = ".incoming"
 
 

@@ -43,9 +43,9 @@ BUSY_SECONDS: Final = 0.5
 """Before a stream that another connection has is asked for again."""
 MESSAGES_PER_SEND_MAX: Final = 512
 SILENT_SECONDS: Final = 60.0
-"""A listener that owes an acknowledgement and says nothing for so long may be gone, whatever TCP believes."""
+"""A listener that owes an acknowledgement and says nothing for this long may be gone, whatever TCP believes."""
 REFUSALS_MAX: Final = 5
-"""So many connections in a row that the listener ends with a reason, without an acknowledgement of anything."""
+"""This many connections in a row that the listener ends with a reason, without an acknowledgement of anything."""
 _RETRY: Final = RetryPolicy(first_seconds=0.1, pause_seconds_max=5.0)
 
 

@@ -1,6 +1,6 @@
 """Reading and writing the fields that frames and two-phase messages are made of.
 
-Pure. Reading never believes a length before it has seen that so much is there; what is wrong is a ProtocolError. What
+Pure. Reading never believes a length before it has seen that this much is there; what is wrong is a ProtocolError. What
 cannot be written is a MisuseError.
 """
 

@@ -36,7 +36,7 @@ class HelloFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OkFrame:
-    """HELLO was accepted. So many messages and notifications may be sent."""
+    """HELLO was accepted. The number of messages and notifications that may be sent."""
 
     initial_credits: int
 

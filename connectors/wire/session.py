@@ -98,7 +98,7 @@ class ConnectorSession:
         self.state = SessionState.CONNECTED
         self.credits = 0
         self.unpaid_notifications = 0
-        """So many came without a credit, which they are not to be given back."""
+        """This many came without a credit: they had none to give back."""
         self.streams = StreamTable(streams_max=streams_max)
         self.round = TwoPhaseRound() if role in _OF_SINKS else None
         self._our_side = Side.OPENER if role in _OPENERS else Side.TAKER
@@ -163,7 +163,7 @@ class ConnectorSession:
         return data
 
     def spend(self, stream_id: int, messages: int) -> None:
-        """So many messages of an open stream, encoded before, are sent now: `send` without a look at each."""
+        """Send this many messages of an open stream, which were encoded before: as `send`, without a look at each."""
         if self.state is not SessionState.STREAMING or stream_id not in self.streams.open_points:
             raise MisuseError(f"stream {stream_id} is not open on a connection that is streaming")
         if messages > self.credits:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("location", metavar="VOLUME", type=LocationType())
 @click.option("-k", "--acknowledgements", type=click.IntRange(1, 15), help="How many must sync (default: a majority).")
-@click.option("--keep-for", type=Age(), default=None, help="Keep the past for so long, e.g. 7d (default: for ever).")
+@click.option("--keep-for", type=Age(), default=None, help="Keep the past for this long, e.g. 7d (default: for ever).")
 @click.option("--keep-bytes", type=Size(), default=None, help="Keep no more of the past than this, e.g. 20G.")
 @style_options
 @access_options

@@ -57,7 +57,7 @@ _OPTIONS: Final = (
     click.option("--standby", is_flag=True, help="Take a volume over only when the process that has it is silent."),
     click.option("--create", is_flag=True, help="Make a volume that no server has yet."),
     click.option(
-        "--keep-for", type=Age(), help="Keep the past for so long, e.g. 7d (default: as the volume was made)."
+        "--keep-for", type=Age(), help="Keep the past for this long, e.g. 7d (default: as the volume was made)."
     ),
     click.option(
         "--keep-bytes", type=Size(), help="Keep no more of the past than this, e.g. 20G (default: as it was made)."

@@ -206,7 +206,7 @@ class Image:
 
     def _open_segment(self, header: RecordHeader, segment: SegmentHeader) -> None:
         paused_ms = 0 if self.segment is None else segment.paused_ms - self.segment.paused_ms
-        if paused_ms:  # that much of the clock was not lived through: pins last for so much longer
+        if paused_ms:  # that much of the clock was not lived through: pins last that much longer
             self.pins = {
                 name: dataclasses.replace(pin, expires_ms=max(header.time_ms, pin.expires_ms + paused_ms))
                 for name, pin in self.pins.items()

@@ -201,7 +201,7 @@ def check_pin(
 ) -> PinChange:
     """The pin to write; `kept`: the LSNs that can be read now. BAD_REQUEST, OUT_OF_RETENTION, TOO_LARGE.
 
-    It ends so long after `now_ms`. `written_ms`: no record is given an earlier time, so the image will have no more
+    It ends this long after `now_ms`. `written_ms`: no record is given an earlier time, so the image will have no more
     pins than those that end after it. One client (`whose`) may have half of the room that the others leave.
     """
     if not 0 <= seconds <= PIN_SECONDS_MAX:
@@ -227,7 +227,7 @@ def check_pin(
 
 
 def _check_room(image: Image, directory: str, *, own_bytes: int, files: int = 0) -> None:
-    """TOO_LARGE if there is no room in memory for so much more in `directory`, and for what is missing of that."""
+    """TOO_LARGE if there is no room in memory for this much more in `directory`, and for what is missing of that."""
     if image.tree_bytes + _GROWTH_BYTES_MAX > image.tree_bytes_max:  # else there is room for whatever is missing
         missing = nodes.missing_directories(image.tree.root, directory)
         growth_bytes = own_bytes + len(missing) * nodes.DIRECTORY_BYTES + 2 * nodes.bytes_of_names(missing)

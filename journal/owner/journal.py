@@ -274,7 +274,7 @@ class Journal:
     async def pin(
         self, name: str, *, lsn: int, seconds: float, operation: OperationId | None = None, whose: str = ""
     ) -> None:
-        """Keep readable what the image at `lsn` refers to, for so long; 0: no longer."""
+        """Keep readable what the image at `lsn` refers to, for this long; 0: no longer."""
 
         def check() -> PinChange:
             log, segment = self.log, self.log.segment

@@ -29,7 +29,7 @@ _DAMAGED: Final = "it does not count until they are mended from other copies"
 _DOUBT_SECONDS: Final = 10.0  # longer than a server's restart: then an owner that was fenced somewhere gives up waiting
 _LOOK_SECONDS: Final = 1.0
 _PROBLEMS_MAX: Final = 300  # characters, in an error's message
-_CONNECT_SECONDS: Final = 10.0  # a reader of what is not local waits so long for the first member after opening
+_CONNECT_SECONDS: Final = 10.0  # a reader of what is not local waits this long for the first member after opening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

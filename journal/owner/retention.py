@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from journal.image.index_snapshot import SnapshotObject
     from journal.records.chain_rules import ChainLink
 
-# Beyond so much more than what is live and what is retained, live content of the oldest segment is copied forward. A
-# copy lives on for one more retention, hence well below the promised factor of 2.
+# If the log is this many times as large as what is live and what is retained, live content of the oldest segment is
+# copied forward. A copy lives on for one more retention, hence well below the promised factor of 2.
 RELOCATE_ABOVE: Final = 1.4
 SPARSE: Final = 0.25  # copying so little of a segment forward is cheap for the space that it frees
 # An index snapshot is written when the log has grown by this many times its size, or could be trimmed by that much:

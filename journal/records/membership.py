@@ -71,7 +71,7 @@ def majority(member_count: int) -> int:
 
 
 def fence_quorum(configuration: Configuration) -> int:
-    """So many members share at least one with every set that acknowledged a record."""
+    """This many members share at least one with every set that acknowledged a record."""
     return len(configuration.members) - configuration.acknowledgements + 1
 
 

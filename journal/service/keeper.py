@@ -37,7 +37,7 @@ UNCLAIMED_SECONDS: Final = 10.0
 HOLD_SECONDS: Final = 2.0
 """How long who opens the volume is kept waiting while it is about to have an owner: it would only ask again."""
 STEADY_SECONDS: Final = 600.0
-"""A standby that had the volume for so long has not taken turns with anybody."""
+"""A standby that had the volume for this long has not taken turns with anybody."""
 SILENCE_SECONDS_MAX: Final = 320.0
 """Each time a standby has lost the volume again it waits twice as long, up to this: two that cannot see each other but
 both reach the servers would else take turns."""

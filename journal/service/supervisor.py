@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PAUSES: Final = RetryPolicy(first_seconds=0.1, pause_seconds_max=10.0)
 STEADY_SECONDS: Final = 60.0
-"""A child that lived so long has not failed because of how it was started: the pauses begin again."""
+"""A child that lived this long has not failed because of how it was started: the pauses begin again."""
 STOP_SECONDS: Final = 20.0
 """Longer than the service itself takes to stop."""
 READY_LINE_BYTES_MAX: Final = 4096

@@ -157,7 +157,7 @@ class Takeover:
 
     @property
     def _out(self) -> frozenset[Member]:
-        """Of no use to this attempt any more."""
+        """This attempt has no more use for it."""
         return self.silent | self.gone | self.refusing | self.full | self.spent | self.early
 
     @property

@@ -12,7 +12,7 @@ GOOD: Final = "good"
 DOUBTFUL: Final = "warning"
 BAD: Final = "bad"
 STUCK_SECONDS: Final = 2.0
-"""A write that waits for so long is no matter of a slow disk."""
+"""A write that waits for this long is not explained by a slow disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

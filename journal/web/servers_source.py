@@ -43,7 +43,7 @@ ANSWER_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 1.0
 LOOK_SECONDS_MAX: Final = 10.0
 WATCHED_SECONDS: Final = 15.0
-"""Servers are asked for so long after the last look at the page."""
+"""Servers are asked for this long after the last look at the page."""
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ BUSY_PUTS_PER_SECOND: Final = 200
 READY_KEPT_SECONDS: Final = 0.1
 ROWS_MAX: Final = 50
 PAST_PAUSE_SECONDS: Final = 10.0
-"""Reading of the log goes on for so long after the last look: a page that is loaded again finds it going."""
+"""Reading of the log goes on for this long after the last look: a page that is loaded again finds it going."""
 
 
 class ServiceSource:

@@ -89,7 +89,7 @@ class Connecting:
 
     @contextlib.asynccontextmanager
     async def open_links(self, count: int) -> AsyncIterator[list[Link]]:
-        """So many bare connections, each as if from a client of its own."""
+        """This many bare connections, each as if from a client of its own."""
         shown, seconds = self.way_in.credentials(), self._deadlines().connect_seconds
         check_token_stays([self.server], token=shown.token, encrypted=shown.insecure or shown.tls is not None)
         dial = tcp_dial(shown.tls)

@@ -106,7 +106,7 @@ def stat(*, place: Place, connecting: Connecting, as_json: bool) -> None:
 @click.command("get")
 @place_argument("NAMESPACE/OBJECT")
 @click.option("--offset", type=click.IntRange(min=0), default=0, help="Begin there.")
-@click.option("--length", type=click.IntRange(min=0), default=None, help="So many bytes, and not to the end.")
+@click.option("--length", type=click.IntRange(min=0), default=None, help="This many bytes, not up to the end.")
 @connecting_options
 @json_option
 def get(*, place: Place, offset: int, length: int | None, connecting: Connecting, as_json: bool) -> None:

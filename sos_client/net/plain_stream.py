@@ -30,7 +30,7 @@ KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TC
 """A peer whose machine vanished is noticed after two minutes, also when nobody has anything to say."""
 
 DIRECT_CALLS_MAX: Final = 16
-"""So many calls may succeed at once before the stream lets the other tasks run."""
+"""This many calls may succeed at once before the stream lets the other tasks run."""
 
 _Wait = Callable[[socket.socket], Awaitable[None]]
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     OnReadable = Callable[[], None]
 
 EVENTS_MAX: Final = 256
-"""So many sockets are served before the other tasks get their turn."""
+"""This many sockets are served before the other tasks get their turn."""
 AWAKE_SECONDS: Final = 70e-6
 """A wait is short up to here, and this is how long one is begun awake."""
 SHORT_WAITS_BEFORE: Final = 8
-"""So many short waits in a row are what it takes; somebody else may have use for the processor."""
+"""After this many short waits in a row the poller stays awake; before, somebody else may need the processor."""
 BRIEF_ROUND_SECONDS: Final = 200e-6
 """To be woken is worth avoiding only where serving takes no longer than this, measured by the last round."""
 OTHERS_WAIT_SECONDS: Final = 0.5e-3

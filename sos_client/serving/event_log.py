@@ -43,7 +43,7 @@ class Level(IntEnum):
 
 
 class Bound:
-    """So many in each stretch of time, in all and for each peer; the others are counted."""
+    """This many in each stretch of time, in all and for each peer; the others are counted."""
 
     def __init__(self, *, seconds: int, in_all: int, per_peer: int | None = None) -> None:
         self._seconds = seconds

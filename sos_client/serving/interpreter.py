@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 SWITCH_SECONDS: Final = 0.0002
 """Each system call of the event loop gives the interpreter away for a moment. A thread that makes an index snapshot
-takes it, and keeps it for so long: with Python's 5 ms nearly every request would wait for it. And a thread that is back
-from the disk waits for so long for a busy event loop: with 5 ms, a server copying its log took 64 appends in flight on
-one connection a quarter slower."""
+takes it, and keeps it for this long: with Python's 5 ms nearly every request would wait for it. A thread that is back
+from the disk waits this long for a busy event loop: with 5 ms, a server that copied its log was a quarter slower to
+take 64 appends in flight on one connection."""
 
 COLLECTIONS: Final = (5_000, 20, 100)
 """With 100,000 small files written as many objects live on, most of them parts of the log's tail, and looking through

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 4096
 ACCEPTS_PER_TURN_MAX: Final = 64
-"""So many connections are accepted before those that are open get their turn."""
+"""This many connections are accepted before those that are open get their turn."""
 NO_HANDLES_PAUSE_SECONDS: Final = 0.2
 LEAVING_MAX: Final = 64
-"""So many peers that were turned away may take their time to read why; the others find the connection closed."""
+"""This many peers that were turned away may take their time to read why; the others find the connection closed."""
 PRESSED_SECONDS: Final = 1.0
 """A stranger that has had this much time gives way to one who comes, when there is no room for both."""
 SPARE_HANDLES: Final = 256

@@ -31,7 +31,7 @@ REQUEST_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 20.0
 """A scraper that keeps its connection comes back sooner, or opens another one."""
 SEND_SECONDS: Final = 10.0
-"""For one answer, or one event: a page that takes none for so long is let go, and asks again when it wakes up."""
+"""For one answer, or one event: a page that takes none for this long is let go, and asks again when it wakes up."""
 REQUESTS_MAX: Final = 1000
 """On one connection."""
 RECEIVE_BYTES: Final = 4096

@@ -29,7 +29,7 @@ REFRESH_SECONDS_MAX: Final = 5.0
 """What is not found out by then comes with the next look: nobody waits longer for the rest."""
 PORTION: Final = 16
 PORTION_SECONDS: Final = 0.004
-"""So many pages are woken at a time, so that requests are answered in between."""
+"""This many pages are woken at a time, so that requests are answered in between."""
 
 
 def json_bytes(value: object) -> bytes:

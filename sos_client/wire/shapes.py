@@ -96,7 +96,7 @@ def _or_none(convert: Callable[[Any], object]) -> Callable[[Any], object]:
 
 
 def array_of(shape: Shape, most: int, *, at_least: int = 0) -> Shape:
-    """So many values, each of this shape, as a tuple."""
+    """This many values, each of this shape, as a tuple."""
     test = f"type(it) is list and {at_least} <= len(it) <= {most}"
     if shape.test != "True":
         test += f" and all({_renamed(shape.test, 'one')} for one in it)"

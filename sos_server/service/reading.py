@@ -63,7 +63,7 @@ class ReadShare:
 
 
 class Piece:
-    """So many bytes, and memory for them if they are not in memory of their own, as those in the log are."""
+    """This many bytes, and memory for them if they are not in memory of their own, as those in the log are."""
 
     def __init__(self, length: int, kept: list[memoryview]) -> None:
         self.length = length

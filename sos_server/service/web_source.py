@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sos_server.store.object_store import ObjectStore
 
 STUCK_SECONDS: Final = 2.0
-"""A commit that is under way for so long is no matter of a slow disk."""
+"""A commit that is under way for this long is not explained by a slow disk."""
 NEARLY_FULL_DAYS: Final = 7.0
 
 

@@ -87,7 +87,7 @@ class CommitLog:
         """Nothing says yet that the last batch was synced."""
         self._closing_wanted = False
         self.stuck: OSError | None = None
-        """Why full files cannot be copied now (no room on the disk), so that waiting for a free one is no use."""
+        """Why full files cannot be copied now (no room on the disk): then it does not help to wait for a free one."""
         self.broken: RefusedError | None = None
         self.last_commit_time = -math.inf
         self._held = False

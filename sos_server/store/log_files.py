@@ -171,7 +171,7 @@ class LogFiles:
     def go_on_in_newest(self) -> None:
         """After a start without a free file: add to the newest one, whose last batch was written again.
 
-        What a crash tore after it is no matter: the first batch that is written now takes the place of its header.
+        What a crash tore after it does not matter: the first batch that is written now takes the place of its header.
         """
         if self.full and self.full[-1].nonce:
             self.current = self.full.pop()

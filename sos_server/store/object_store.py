@@ -41,7 +41,7 @@ RETRY_SECONDS: Final = 1.0
 FREE_FILES_MIN: Final = 2
 """Under load this many are made ahead: writing a new one beside a fast stream halves its speed."""
 CLOSE_COPY_SECONDS: Final = 5.0
-"""A graceful stop copies for so long at most; what is left is replayed at the next start."""
+"""A graceful stop copies for this long at most; what is left is replayed at the next start."""
 
 
 class ObjectStore:

@@ -177,7 +177,7 @@ async def _open_logs(
 
 
 async def generation_without_header(file: File) -> int:
-    """What a log file's first batch says that its generation is, 0 when there is none: its header is no help."""
+    """What a log file's first batch says that its generation is, 0 when there is none. Its header does not say it."""
     batch = await file.read(BLOCK_BYTES, BLOCK_BYTES)
     length = batch_length(batch)
     if not length or BLOCK_BYTES + length > await file.size():  # what it says is not to be believed yet

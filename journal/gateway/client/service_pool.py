@@ -38,7 +38,7 @@ class Addresses:
         return self._hint or self.configured[self._position]
 
     def turn_from(self, address: str, hint: str | None = None) -> None:
-        """That address was no good; `hint` is where it says the owner is. Several askers turning at once turn once."""
+        """That address did not help; `hint` is where it says the owner is. Several askers turning at once turn once."""
         if address != self.current:
             return
         if hint is not None and hint != address and not (self.only_this_host and leaves_this_host(hint)):

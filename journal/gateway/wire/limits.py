@@ -37,10 +37,10 @@ NUMBER_MAX: Final = 2**63 - 1
 WAITING_SECONDS: Final = 0.5
 """How often the service says that it still works on a request."""
 SILENCE_SECONDS_MAX: Final = 2.0
-"""A client that hears nothing for so long while it waits for an answer gives the connection up: it asks again elsewhere
+"""A client that hears nothing for this long while it waits for an answer gives the connection up, and asks elsewhere
 with the same operation id, which costs little if it was wrong."""
 FRAME_SECONDS_MAX: Final = 30.0
-"""A frame that was begun must have come, and an answer must have left, after so long."""
+"""A frame that was begun must have come, and an answer must have left, after this long."""
 IDLE_SECONDS_MAX: Final = 600.0
 """A connection that asks for nothing is closed; clients open another when they need one."""
 WRITE_IDLE_SECONDS_MAX: Final = 3600.0

@@ -20,7 +20,7 @@ final class Limits {
     /** Ids that one JVM lends to its changes: a service keeps 16 answers of each. */
     static final int CLIENT_IDS_MAX = 1024;
     static final int TOKEN_BYTES = 32;
-    /** The service says every 0.5 s that it still works on a request; after so long without a sign the connection is given up. */
+    /** The service says every 0.5 s that it still works on a request; after this long without a sign the connection is given up. */
     static final long SILENCE_MILLIS_MAX = 2_000;
     /** The service closes a connection that asked for nothing for 600 s; ours go well before. */
     static final long IDLE_MILLIS_MAX = 60_000;

@@ -25,7 +25,7 @@ import org.slf4j.LoggerFactory;
  */
 final class ConnectorStreamingWrite implements StreamingWrite {
     private static final Logger LOG = LoggerFactory.getLogger(ConnectorStreamingWrite.class);
-    /** After so long without an outcome the log says for whom the batch waits. The relay itself says so after 10 s. */
+    /** After this long without an outcome the log says for whom the batch waits. The relay itself says so after 10 s. */
     private static final long TURN_MILLIS = 15_000;
 
     private static final long ABORT_MILLIS = 2_000;
