@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.simulation.planted_bugs import BUGS, catch, catch_at, published_seed, published_table
+from tests.simulation.journal_scenario import PROFILES
+from tests.simulation.planted_bugs import BUGS, catch, catch_at, published_seed, published_table, seeds_to_try
 from tests.simulation.runner import processes
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ def test_the_published_table_has_a_row_for_each() -> None:
     assert "| not in" not in table
 
 
+def test_each_seed_is_tried_and_those_with_the_same_profile_first() -> None:
+    assert seeds_to_try("server", 4, like=2) == [0, 1, 2, 3]
+    assert seeds_to_try("journal", 30) == list(range(30))
+    tried = seeds_to_try("journal", 30, like=2 + len(PROFILES))
+    assert tried[:3] == [2, 2 + len(PROFILES), 2 + 2 * len(PROFILES)]
+    assert sorted(tried) == list(range(30))
+
+
 @pytest.fixture(scope="module")
 def process() -> Iterator[Pool]:
     """One for all first tries: to start it takes longer than most of them."""
@@ -44,5 +53,5 @@ def process() -> Iterator[Pool]:
 def test_is_caught(half: str, bug: PlantedBug, process: Pool) -> None:
     """At the seed that the table names, else in one of those that it may need."""
     seed = published_seed(half, bug)
-    caught = (None if seed is None else catch_at(half, bug, seed, process)) or catch(half, bug)
+    caught = (None if seed is None else catch_at(half, bug, seed, process)) or catch(half, bug, like=seed)
     assert caught.report is not None, f"{bug.name} was not seen in {bug.seeds_max} seeds"
