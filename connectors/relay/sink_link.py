@@ -56,7 +56,7 @@ ANSWER_SECONDS: Final = 60.0
 VOTE_SECONDS: Final = 600.0
 """Before it votes it makes all rows of a batch durable."""
 STALL_SECONDS: Final = 300.0
-"""A sink that takes nothing for so long is not there any more."""
+"""A sink that takes nothing for this long is not there any more."""
 ROWS_TOGETHER: Final = 8192
 """In one write: small rows are several times as large with what the protocol puts before each."""
 _RETRY: Final = RetryPolicy(first_seconds=0.05, pause_seconds_max=2.0)

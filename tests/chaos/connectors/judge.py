@@ -51,7 +51,7 @@ class SinkFollower:
         self._judge = judge
         self._verdicts = verdicts
         self._history = SinkHistory()
-        self._log_file = 0  # its number on the disk: a sink may write its log anew
+        self._log_file = 0  # its number on the disk: a sink may write its log again
         self._log_lines = 0
         self._log_size = 0
         self._size = 0
