@@ -14,15 +14,21 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Both sides of the connectors as Spark sees them: rows of ingest volumes to read, a relay to write to. */
 final class ConnectorTable implements SupportsRead, SupportsWrite {
+    private final StructType schema;
+
+    /** {@code schema}: of what is read; what is written may have other columns. */
+    ConnectorTable(StructType schema) {
+        this.schema = schema;
+    }
+
     @Override
     public String name() {
         return SosConnector.NAME;
     }
 
-    /** Of what is read; what is written may have other columns. */
     @Override
     public StructType schema() {
-        return IngestScanBuilder.SCHEMA;
+        return schema;
     }
 
     @Override

@@ -19,18 +19,22 @@ public final class SosConnector implements TableProvider, DataSourceRegister {
         return NAME;
     }
 
+    /** Of what is read. IllegalArgumentException for options that are wrong, so that load() fails. */
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {
-        return IngestScanBuilder.SCHEMA;
+        return isOfSink(options) ? IngestScanBuilder.SCHEMA : IngestScanBuilder.schemaOf(options.asCaseSensitiveMap());
     }
 
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
         if (SinkOptions.areOfSink(properties)) {
             SinkOptions.of(properties); // so that start() fails, not the first batch
-        } else if (!properties.containsKey("connect")) {
-            IngestScanBuilder.checkNames(properties); // so that load() fails
         }
-        return new ConnectorTable();
+        return new ConnectorTable(schema);
+    }
+
+    /** A batch job has no checkpoint, and is refused where it writes. */
+    private static boolean isOfSink(Map<String, String> options) {
+        return SinkOptions.areOfSink(options) || options.containsKey("connect");
     }
 }

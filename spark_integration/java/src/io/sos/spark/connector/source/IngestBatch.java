@@ -21,11 +21,14 @@ final class IngestBatch implements Batch {
     private final Collection<VolumeLog> logs;
     private final Bounds bounds;
     private final Partitioning partitioning;
+    private final MessageReaderFactory readers;
 
-    IngestBatch(Collection<VolumeLog> logs, Bounds bounds, Partitioning partitioning) {
+    IngestBatch(
+            Collection<VolumeLog> logs, Bounds bounds, Partitioning partitioning, MessageReaderFactory readers) {
         this.logs = logs;
         this.bounds = bounds;
         this.partitioning = partitioning;
+        this.readers = readers;
     }
 
     @Override
@@ -64,6 +67,6 @@ final class IngestBatch implements Batch {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        return new MessageReaderFactory();
+        return readers;
     }
 }

@@ -36,9 +36,12 @@ final class IngestScan implements Scan {
     private final Configuration configuration;
     private final List<String> volumes;
     private final ServiceSettings settings;
+    /** Null: values stay bytes. */
+    private final ValueDecoding decoding;
 
     IngestScan(SourceOptions options) {
         this.options = options;
+        this.decoding = options.valueFormat() == null ? null : new ValueDecoding(options.valueFormat());
         this.configuration = SessionConfiguration.current();
         options.settings().forEach(configuration::set);
         this.volumes = options.volumes(SosSettings.ingestVolume(configuration));
@@ -56,7 +59,7 @@ final class IngestScan implements Scan {
 
     @Override
     public StructType readSchema() {
-        return MessageRow.SCHEMA;
+        return decoding == null ? MessageRow.SCHEMA : decoding.schema();
     }
 
     @Override
@@ -83,6 +86,7 @@ final class IngestScan implements Scan {
                 new FirstOffset(checkpointLocation, configuration),
                 new BatchLimit(options.maxRows(), options.maxBytes()),
                 partitioning(),
+                new MessageReaderFactory(decoding),
                 options.lagByStream());
     }
 
@@ -107,7 +111,7 @@ final class IngestScan implements Scan {
         ZoneId zone = ZoneId.of(SQLConf.get().sessionLocalTimeZone());
         IngestBatch.Bounds bounds = new IngestBatch.Bounds(
                 options.fromSequence(volumes), options.toSequence(volumes), options.fromTime(zone), options.toTime(zone));
-        return new IngestBatch(logs().values(), bounds, partitioning());
+        return new IngestBatch(logs().values(), bounds, partitioning(), new MessageReaderFactory(decoding));
     }
 
     private Map<String, VolumeLog> logs() {

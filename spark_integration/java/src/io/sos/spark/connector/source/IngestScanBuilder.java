@@ -7,6 +7,7 @@ import org.apache.spark.sql.types.StructType;
 
 /** Where the source begins: from what a query was told to what it reads. */
 public final class IngestScanBuilder implements ScanBuilder {
+    /** Of messages as they are. */
     public static final StructType SCHEMA = MessageRow.SCHEMA;
 
     private final SourceOptions options;
@@ -16,9 +17,10 @@ public final class IngestScanBuilder implements ScanBuilder {
         this.options = new SourceOptions(options);
     }
 
-    /** IllegalArgumentException for an option that no source has. */
-    public static void checkNames(Map<String, String> options) {
-        new SourceOptions(options);
+    /** The columns that a source with these options has. IllegalArgumentException for an option that no source has. */
+    public static StructType schemaOf(Map<String, String> options) {
+        ValueFormat format = new SourceOptions(options).valueFormat();
+        return format == null ? MessageRow.SCHEMA : new ValueDecoding(format).schema();
     }
 
     @Override

@@ -28,6 +28,7 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
     private final FirstOffset firstOffset;
     private final BatchLimit limit;
     private final Partitioning partitioning;
+    private final MessageReaderFactory readers;
     private final boolean lagByStream;
     private SequenceOffset initial;
     private boolean isRegistered;
@@ -41,6 +42,7 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
             FirstOffset firstOffset,
             BatchLimit limit,
             Partitioning partitioning,
+            MessageReaderFactory readers,
             boolean lagByStream) {
         this.logs = logs;
         this.marks = marks;
@@ -48,6 +50,7 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
         this.firstOffset = firstOffset;
         this.limit = limit;
         this.partitioning = partitioning;
+        this.readers = readers;
         this.lagByStream = lagByStream;
     }
 
@@ -191,7 +194,7 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        return new MessageReaderFactory();
+        return readers;
     }
 
     /** From now on the volumes keep what this query has not committed. */

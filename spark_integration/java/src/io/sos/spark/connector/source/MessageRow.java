@@ -29,7 +29,7 @@ final class MessageRow extends InternalRow {
     private static final int MESSAGE_ID = 2;
     private static final int EVENT_TIME = 3;
     private static final int KEY = 4;
-    private static final int VALUE = 5;
+    static final int VALUE = 5;
     private static final int SEQUENCE = 6;
     private static final int RECEIVED = 7;
     private static final int COLUMNS = 8;

@@ -33,7 +33,8 @@ final class SourceOptions {
     private static final String TO_SEQUENCE = "toSequence";
     private static final String FROM_TIME = "fromTime";
     private static final String TO_TIME = "toTime";
-    private static final List<String> OF_BOTH = List.of(VOLUME, SERVICE, SPLIT_BY, MIN_PARTITIONS);
+    private static final List<String> OF_BOTH =
+            List.of(VOLUME, SERVICE, SPLIT_BY, MIN_PARTITIONS, ValueFormat.SCHEMA, ValueFormat.FORMAT);
     private static final List<String> OF_STREAMS =
             List.of(STARTING_OFFSETS, STARTING_SEQUENCE, MAX_ROWS, MAX_BYTES, LAG_BY_STREAM);
     private static final List<String> OF_BATCHES = List.of(FROM_SEQUENCE, TO_SEQUENCE, FROM_TIME, TO_TIME);
@@ -49,12 +50,13 @@ final class SourceOptions {
         }
         options.forEach((name, value) -> {
             String lower = name.toLowerCase(Locale.ROOT);
-            if (!known.contains(lower) && !lower.startsWith(SETTINGS)) {
+            if (!known.contains(lower) && !lower.startsWith(SETTINGS) && ValueFormat.prefixOf(name) == null) {
                 throw new IllegalArgumentException("the source sos-connector has no option '" + name + "'. It has "
                         + String.join(", ", OF_BOTH) + "; for readStream " + String.join(", ", OF_STREAMS) + "; for read "
-                        + String.join(", ", OF_BATCHES) + "; and the settings fs.sos.*");
+                        + String.join(", ", OF_BATCHES) + "; for values that are decoded json.* or csv.*, as Spark's functions"
+                        + " have them; and the settings fs.sos.*");
             }
-            given.put(name, value.strip());
+            given.put(name, ValueFormat.prefixOf(name) == null ? value.strip() : value); // a separator may be a tab
         });
     }
 
@@ -72,6 +74,11 @@ final class SourceOptions {
                 throw new IllegalArgumentException("the option " + name + " is for " + rather);
             }
         }
+    }
+
+    /** Null: values stay bytes. */
+    ValueFormat valueFormat() {
+        return ValueFormat.of(given);
     }
 
     /** Those that are settings, to be put over the session's. */
