@@ -30,6 +30,11 @@ class KnownStreams:
         self._names_characters = 0
 
     @property
+    def names_characters(self) -> int:
+        """Of all names together."""
+        return self._names_characters
+
+    @property
     def full(self) -> bool:
         """Whether no more streams may be made: they stay for ever, in memory and in the volume."""
         return len(self.names) >= STREAMS_KNOWN_MAX or self._names_characters >= NAMES_CHARACTERS_MAX

@@ -27,6 +27,11 @@ class SourceAdmission:
         self._access = access
         self._wall_clock = wall_clock
 
+    @property
+    def by_token(self) -> bool:
+        """Whether there are tokens."""
+        return self._access.required
+
     def admit(self, cookie: bytes) -> Grant:
         """What the peer may do. ProtocolError says why it may not come in."""
         if not self._access.required:

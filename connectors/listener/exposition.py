@@ -41,10 +41,12 @@ class ListenerCollector(Collector):
         yield _gauge("streams_open", "Streams that a connection has open", len(list(self._sources.streams_in_use())))
         owned = self._volume()
         if owned is not None:
-            yield from _of_volume(*owned)
+            yield from _of_volume(*owned, no_new_streams=self._sources.no_new_streams)
 
 
-def _of_volume(ingest: IngestLog, upkeep: Upkeep, registry: StreamRegistry | None) -> Iterable[Metric]:
+def _of_volume(
+    ingest: IngestLog, upkeep: Upkeep, registry: StreamRegistry | None, *, no_new_streams: str
+) -> Iterable[Metric]:
     yield CounterMetricFamily("sos_connector_written_bytes", "Bytes of blocks made durable", ingest.bytes_written)
     seconds = HistogramMetricFamily("sos_connector_commit_seconds", "Time for a commit to be durable on k servers")
     commits = ingest.commit_seconds
@@ -63,7 +65,7 @@ def _of_volume(ingest: IngestLog, upkeep: Upkeep, registry: StreamRegistry | Non
     yield messages
     yield behind
     waiting = GaugeMetricFamily("sos_connector_waiting", "1 for each who waits, and for whom", labels=["who", "for"])
-    for wait in waits(ingest, upkeep, registry):
+    for wait in waits(ingest, upkeep, registry, no_new_streams=no_new_streams):
         waiting.add_metric([wait["who"], wait["for"]], 1)
     yield waiting
 

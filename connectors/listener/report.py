@@ -46,18 +46,21 @@ def listener_report(
         "keep_bytes": upkeep.retention.size,
         "reader_lag_bytes_max": upkeep.retention.lag_bytes_max,
         "waiting_bytes": ingest.intake.frames_bytes,
-        "waits": waits(ingest, upkeep, registry),
+        "waits": waits(ingest, upkeep, registry, no_new_streams=sources.no_new_streams),
         "registry": None if registry is None else {"streams_held": registry.held},
         "connections": [session.report() for session in sources.sessions],
     }
 
 
-def waits(ingest: IngestLog, upkeep: Upkeep, registry: StreamRegistry | None) -> list[dict[str, str]]:
+def waits(
+    ingest: IngestLog, upkeep: Upkeep, registry: StreamRegistry | None, *, no_new_streams: str
+) -> list[dict[str, str]]:
     """Who waits for whom."""
     found = [
         ("sources", f"the SOS servers: {ingest.waits_for}" if ingest.waits_for else ""),
         ("sources", ingest.held_back),
         ("streams", registry.waits_for if registry is not None else ""),
+        ("new streams", no_new_streams),
         ("retention", f"the SOS servers: {ingest.upkeep_waits_for}" if ingest.upkeep_waits_for else ""),
     ]
     if not upkeep.readers and ingest.next_sequence:

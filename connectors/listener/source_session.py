@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from connectors.ingest.ingest_log import IngestLog
     from connectors.listener.active_streams import ActiveStreams
     from connectors.listener.settings import ProtocolSettings
+    from connectors.listener.stream_room import StreamRoom
     from connectors.registry.stream_registry import StreamRegistry
     from connectors.wire.message_run import MessageRun
 
@@ -79,10 +80,14 @@ class SourceSession:
         log: IngestLog,
         active: ActiveStreams[SourceSession],
         registry: StreamRegistry | None,
+        room: StreamRoom,
         settings: ProtocolSettings,
-        on_greeted: Callable[[HelloFrame], None],
+        on_greeted: Callable[[HelloFrame], str],
     ) -> None:
-        """`on_greeted` is called with a HELLO of the right version; a ProtocolError that it raises is the answer."""
+        """`on_greeted` is called with a HELLO of the right version and says whose token it shows, if there are any.
+
+        A ProtocolError that it raises is the answer.
+        """
         self.hello: HelloFrame | None = None
         self.messages = 0
         self.peer = peer
@@ -91,6 +96,9 @@ class SourceSession:
         self._log = log
         self._active = active
         self._registry = registry
+        self._room_for_streams = room
+        self._token = ""
+        self._no_room = ""  # why it may not make another stream, as it heard
         self._asked_for = 0  # streams, of the registry
         self._gone = False
         self._settings = settings
@@ -157,7 +165,7 @@ class SourceSession:
             return self._registry.waits_for or "the stream registry"
         if self._log.waits_for:
             return f"the SOS servers: {self._log.waits_for}"
-        return self._log.held_back
+        return self._log.held_back or self._no_room
 
     async def run(self) -> str:
         """Talk until either side ends it; says why it ended."""
@@ -265,7 +273,7 @@ class SourceSession:
             raise ProtocolError(
                 f"version {frame.version!r} is not spoken here; this listener wants {self._settings.version!r}"
             )
-        self._on_greeted(frame)
+        self._token = self._on_greeted(frame)
         self.hello = frame
         stopped = bool(self._log.stopped_by)
         self._credits_back = self._settings.credits if stopped else 0
@@ -326,13 +334,22 @@ class SourceSession:
         paid = 1 - (self._session.unpaid_notifications - self._unpaid)
         self._unpaid = self._session.unpaid_notifications
         is_new = frame.stream_id not in self._log.accepted.names
-        if (is_new and self._log.accepted.full) or not self._take_stream(frame.stream_id):
+        if (is_new and self._has_no_room()) or not self._take_stream(frame.stream_id):
             self._refuse_stream(frame.stream_id, paid)
         elif self._registry is None:
             self._accept_stream(frame, paid, NOTHING)
         else:
             self._asked_for += 1
-            self._registry.hold(frame.stream_id, partial(self._registry_answers, frame, paid))
+            self._registry.hold(
+                frame.stream_id,
+                partial(self._registry_answers, frame, paid),
+                name_characters=len(frame.stream_name),
+            )
+
+    def _has_no_room(self) -> bool:
+        reason = self._room_for_streams.refusal(self._token)
+        self._no_room = f"nobody: it gets no new streams, as {reason}" if reason else ""
+        return bool(reason)
 
     def _registry_answers(self, frame: NotifyFrame, paid: int, point: int | None) -> None:
         """`point`: how far the stream was at another listener; None: another one has it."""
@@ -358,6 +375,7 @@ class SourceSession:
         if frame.stream_id not in streams.names:
             streams.introduce(frame.stream_id, frame.stream_name)
             share.introduced[frame.stream_id] = frame.stream_name
+            self._room_for_streams.made(self._token, frame.stream_name)
         # Also of a known stream: a listener that has lost its volume and does not know it answers nobody.
         self._log.intake.add(encode(frame), rows=0)
         if point_elsewhere > streams.points[frame.stream_id]:  # as if a message without payload had come

@@ -12,6 +12,7 @@ import trio
 
 from connectors.listener.active_streams import ActiveStreams
 from connectors.listener.source_session import SourceSession
+from connectors.listener.stream_room import StreamRoom
 from connectors.wire.codec import encode
 from connectors.wire.frames import ErrorFrame
 from sos_client.serving.pace import Pace, PaceLimits
@@ -49,11 +50,13 @@ class Sources:
         self._log = log
         self._ingest: IngestLog | None = None
         self._registry: StreamRegistry | None = None
+        self._room: StreamRoom | None = None
         self._sessions: dict[SourceSession, Pace] = {}
         self._grants: dict[SourceSession, Grant] = {}
         self._active: ActiveStreams[SourceSession] = ActiveStreams()
         self._empty = trio.Event()
         self._moved_to: str | None = None
+        self._said = ""  # of new streams that were refused
 
     @property
     def ingest(self) -> IngestLog | None:
@@ -65,6 +68,11 @@ class Sources:
         """The connections that there are."""
         return list(self._sessions)
 
+    @property
+    def no_new_streams(self) -> str:
+        """Why a new stream was refused lately; empty: none was."""
+        return self._room.refused if self._room is not None else ""
+
     def streams_in_use(self) -> Iterator[tuple[int, str]]:
         """Each stream that a connection has open, and the peer."""
         return ((stream_id, session.peer) for stream_id, session in self._active)
@@ -75,11 +83,11 @@ class Sources:
 
         `registry`: of the streams of several listeners; None: this is the only one.
         """
-        self._ingest, self._registry = ingest, registry
+        self._ingest, self._registry, self._room = ingest, registry, StreamRoom(ingest.accepted)
         try:
             yield
         finally:
-            self._ingest = self._registry = None
+            self._ingest = self._registry = self._room = None
             for session in self._sessions:
                 session.drop("")
 
@@ -94,14 +102,15 @@ class Sources:
                     session.drop("too little came in too long a time, so the listener gave up waiting")
             self._end_unadmitted()
             self._bound_held_bytes()
+            self._say_refusals()
 
     async def converse(self, accepted: Accepted) -> None:
         """Talk on an accepted connection until either side ends it. The listener closes it."""
-        if self._ingest is None or self._moved_to is not None:
+        if self._ingest is None or self._room is None or self._moved_to is not None:
             self._log.warning("source refused", peer=accepted.peer, reason="the volume is not here now")
             return  # it connects again, here or elsewhere
 
-        def greeted(hello: HelloFrame) -> None:
+        def greeted(hello: HelloFrame) -> str:
             self._grants[session] = grant = self._admission.admit(hello.cookie)
             accepted.greeted()
             self._log.info(
@@ -111,6 +120,7 @@ class Sources:
                 instance=hello.instance[:100],
                 token=grant.name,
             )
+            return grant.name if self._admission.by_token else ""
 
         session = SourceSession(
             accepted.stream,
@@ -118,6 +128,7 @@ class Sources:
             log=self._ingest,
             active=self._active,
             registry=self._registry,
+            room=self._room,
             settings=self.settings,
             on_greeted=greeted,
         )
@@ -158,6 +169,12 @@ class Sources:
                 self._grants[session] = self._admission.current(grant)
             except ProtocolError as error:
                 session.drop(str(error))
+
+    def _say_refusals(self) -> None:
+        """Of new streams, once for each reason: the protocol has no words for it."""
+        if self.no_new_streams not in ("", self._said):
+            self._log.warning("new streams refused", reason=self.no_new_streams)
+        self._said = self.no_new_streams
 
     def _bound_held_bytes(self) -> None:
         """Frames that have begun: too many of them, and those who hold most have to begin again."""

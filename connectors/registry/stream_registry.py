@@ -1,11 +1,12 @@
 """A listener's part in the registry: it asks for streams, and gives them up. In order, many at once.
 
-While the registry cannot be reached, who asks waits; streams that are open go on.
+While the registry cannot be reached, who asks waits; streams that are open go on. What waits is bounded: one wish for
+each stream, the last one, and none for those that nobody has and nobody wants any more.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
@@ -16,13 +17,17 @@ from connectors.registry.registry_log import RegistryLog
 from journal.errors import JournalCode, UnavailableError, journal_error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from journal.volume import Volume
 
 LINES_MAX: Final = 8192
 """In one change of the log: below 1 MiB with the longest names."""
 PAUSE_SECONDS: Final = 0.5
+WISHES_BYTES_MAX: Final = 32 << 20
+"""Of those who wait for a stream; whoever asks beyond that is refused, and asks again."""
+WISH_BYTES: Final = 512
+"""About so many are held for each, besides the name of its stream."""
 
 
 class _Wish(NamedTuple):
@@ -31,10 +36,11 @@ class _Wish(NamedTuple):
     stream_id: int
     told: Callable[[int | None], None] | None  # None: the stream is given up
     point: int = NOTHING
+    held_bytes: int = 0
 
 
 class StreamRegistry:
-    """`run` in a nursery; `hold` and `free` at any time. Wishes are fulfilled in order."""
+    """`run` in a nursery; `hold` and `free` at any time: of two wishes for a stream the later one counts."""
 
     def __init__(self, volume: Volume, *, listener: str, epoch: int, points: Mapping[int, int]) -> None:
         """`points`: how far each stream is in the listener's own volume, as recovered."""
@@ -43,7 +49,9 @@ class StreamRegistry:
         self._listener = listener
         self._epoch = epoch
         self._points = points
-        self._wishes: deque[_Wish] = deque()
+        self._wishes: dict[int, _Wish] = {}
+        self._asked: dict[int, _Wish] = {}  # of these the log may have lines by now
+        self._held_bytes = 0
         self._wished = trio.Event()
 
     @property
@@ -51,13 +59,27 @@ class StreamRegistry:
         """How many streams this listener has."""
         return len(self._log.claims.streams_of(self._listener))
 
-    def hold(self, stream_id: int, told: Callable[[int | None], None]) -> None:
-        """Ask for a stream. `told` must not raise, and is called later."""
-        self._wish(_Wish(stream_id, told))
+    @property
+    def waiting(self) -> int:
+        """How many wishes are not fulfilled."""
+        return len(self._wishes)
+
+    def hold(self, stream_id: int, told: Callable[[int | None], None], *, name_characters: int = 0) -> None:
+        """Ask for a stream. `told` must not raise; it may be called at once, when too many wait."""
+        held_bytes = WISH_BYTES + name_characters
+        if self._held_bytes + held_bytes > WISHES_BYTES_MAX:
+            told(None)
+        else:
+            given_up = self._wishes.get(stream_id)  # and had still: this point the log does not have
+            point = given_up.point if given_up is not None else NOTHING
+            self._wish(_Wish(stream_id, told, point, held_bytes))
 
     def free(self, stream_id: int, point: int) -> None:
         """Give a stream up, of which everything up to this message is durable here, and nothing else ever comes."""
-        self._wish(_Wish(stream_id, None, point))
+        if stream_id in self._asked or self._log.claims.owners.get(stream_id) == self._listener:
+            self._wish(_Wish(stream_id, None, point))
+        else:  # it was never had
+            self._forget(stream_id)
 
     async def run(self) -> None:
         """Until cancelled. Raises NOT_OWNER when a newer owner of the listener's volume has joined."""
@@ -69,8 +91,18 @@ class StreamRegistry:
                 await self._until_done(self._fulfil)
 
     def _wish(self, wish: _Wish) -> None:
-        self._wishes.append(wish)
+        self._forget(wish.stream_id)
+        self._wishes[wish.stream_id] = wish
+        self._held_bytes += wish.held_bytes
         self._wished.set()
+
+    def _forget(self, stream_id: int) -> None:
+        """Whoever wished something of this stream before does not wish it any more."""
+        before = self._wishes.pop(stream_id, None)
+        if before is not None:
+            self._held_bytes -= before.held_bytes
+            if before.told is not None:
+                before.told(None)
 
     async def _until_done(self, do: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -106,38 +138,40 @@ class StreamRegistry:
                 await self._log.refresh()
 
     async def _fulfil(self) -> None:
-        """The first wishes, at once. They stay wishes until they are fulfilled."""
-        wishes = [self._wishes[n] for n in range(min(len(self._wishes), LINES_MAX))]
+        """The first wishes, at once. What was asked of the log is asked again until that is known to be done."""
+        if not self._asked:
+            self._asked = dict(islice(self._wishes.items(), LINES_MAX))
         while True:
             await self._log.refresh()  # what another listener had it may have given up by now
             self._check_newest()
-            lines = self._lines_for(wishes)
+            lines = self._lines_for(self._asked.values())
             if not lines or await self._log.add(lines):
                 break
-        claims = self._log.claims
-        for stream_id, told, _ in wishes:
-            self._wishes.popleft()
-            if told is not None:
-                has = claims.owners.get(stream_id) == self._listener
-                told(claims.points.get(stream_id, NOTHING) if has else None)
+        asked, self._asked = self._asked, {}
+        for stream_id, wish in asked.items():
+            if self._wishes.get(stream_id) is wish:  # or there is a later one, whose turn comes
+                self._fulfilled(wish)
         if self._log.long:
             await self._log.end_file()
             await self._log.refresh()
 
-    def _lines_for(self, wishes: list[_Wish]) -> list[str]:
+    def _fulfilled(self, wish: _Wish) -> None:
+        del self._wishes[wish.stream_id]
+        self._held_bytes -= wish.held_bytes
+        if wish.told is not None:
+            claims = self._log.claims
+            has = claims.owners.get(wish.stream_id) == self._listener
+            wish.told(max(wish.point, claims.points.get(wish.stream_id, NOTHING)) if has else None)
+
+    def _lines_for(self, wishes: Iterable[_Wish]) -> list[str]:
         """What has to be added; nothing for streams that we have, or that another one has."""
-        owners = self._log.claims.owners
-        ours: dict[int, bool] = {}
         lines = []
-        for stream_id, told, point in wishes:
-            has = ours.get(stream_id, owners.get(stream_id) == self._listener)
-            free = stream_id not in owners or ours.get(stream_id) is False
-            if told is None and has:
+        for stream_id, told, point, _ in wishes:
+            owner = self._log.claims.owners.get(stream_id)
+            if told is None and owner == self._listener:
                 lines.append(free_line(self._listener, self._epoch, stream_id, point))
-                ours[stream_id] = False
-            elif told is not None and not has and free:
+            elif told is not None and owner is None:
                 lines.append(hold_line(self._listener, self._epoch, stream_id))
-                ours[stream_id] = True
         return lines
 
     def _check_newest(self) -> None:

@@ -323,7 +323,7 @@ class Source:
             case NotifyAckFrame(stream_id=stream_id):
                 if stream_id in self._streams:
                     self._refused.append((self._streams[stream_id], self._heard))
-                self._trouble = f"stream {stream_id} is open on another connection"
+                self._trouble = f"stream {stream_id} is open on another connection, or new ones are not taken"
             case AckFrame(points=points):
                 for stream_id, point in points:
                     acknowledged = self._streams.get(stream_id)

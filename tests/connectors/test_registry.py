@@ -11,7 +11,7 @@ import trio.lowlevel
 import trio.testing
 
 from connectors.ingest.persistent_changes import PAUSE_SECONDS
-from connectors.registry import registry_log
+from connectors.registry import registry_log, stream_registry
 from connectors.registry.claims import FIRST_LINE, StreamClaims, check_first_line, free_line, hold_line, join_line
 from connectors.registry.registry_log import DIRECTORY, RegistryLog
 from connectors.registry.stream_registry import StreamRegistry
@@ -193,6 +193,44 @@ async def test_who_waits_for_the_registry_is_told(autojump_clock: trio.testing.M
         await trio.sleep(PAUSE_SECONDS)
         assert await asked(registry, 1) == -1
         assert (registry.waits_for, registry.held) == ("", 1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_waits_for_a_registry_that_is_away_is_bounded(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_registry, "WISHES_BYTES_MAX", 20 * stream_registry.WISH_BYTES)
+    volume = CutOffVolume("r")
+    registry = StreamRegistry(volume, listener="v", epoch=1, points={})
+    told: list[tuple[int, int | None]] = []
+
+    def hold(stream_id: int) -> None:
+        registry.hold(stream_id, lambda point: told.append((stream_id, point)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(registry.run)
+        assert await asked(registry, 1) == -1
+        volume.away = True
+        for first in range(100, 1000, 10):  # connections that come, ask and go, with other streams each time
+            for stream_id in range(first, first + 10):
+                hold(stream_id)
+            await trio.sleep(1)
+            for stream_id in range(first, first + 10):
+                registry.free(stream_id, 5)
+        assert registry.waiting <= 10  # those that the log was asked for when it went away
+        registry.free(1, 7)
+        registry.free(1, 8)
+        hold(1)
+        told.clear()
+        for stream_id in range(2000, 2050):
+            hold(stream_id)
+        assert registry.waiting <= 30
+        assert told == [(stream_id, None) for stream_id in range(2019, 2050)]
+        told.clear()
+        volume.away = False
+        await trio.sleep(30)
+        assert sorted(told) == [(1, 8), *((stream_id, -1) for stream_id in range(2000, 2019))]
+        assert (registry.held, registry.waiting) == (20, 0)
         nursery.cancel_scope.cancel()
 
 

@@ -241,6 +241,7 @@ public final class SourceChecks {
                 new FirstOffset(checkpoint.toUri().toString(), new Configuration()),
                 new BatchLimit(Long.MAX_VALUE, Long.MAX_VALUE),
                 new Partitioning(false, 1, 1),
+                new MessageReaderFactory(null),
                 false);
     }
 
