@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from connectors.ingest.intake import IntakeShare
+from connectors.listener.given_up import GivenUp
 from connectors.registry.claims import NOTHING
 from connectors.wire.codec import encode
 from connectors.wire.frames import (
@@ -43,30 +44,6 @@ if TYPE_CHECKING:
 FAREWELL_SECONDS: Final = 2.0
 ANSWERS_MAX: Final = 4096
 """Answers that wait to become durable, or to be read: a peer that makes more is not read on."""
-
-
-class GivenUp:
-    """Streams that a connection has no use for any more: told when all of them is durable."""
-
-    def __init__(
-        self,
-        streams: list[int],
-        *,
-        log: IngestLog,
-        active: ActiveStreams[SourceSession],
-        registry: StreamRegistry,
-    ) -> None:
-        self._streams = streams
-        self._log = log
-        self._active = active
-        self._registry = registry
-
-    def durable(self, share: IntakeShare) -> None:
-        """Those that no other connection here has opened meanwhile are for other listeners now."""
-        del share
-        for stream_id in self._streams:
-            if not self._active.is_taken(stream_id):
-                self._registry.free(stream_id, self._log.durable.points.get(stream_id, NOTHING))
 
 
 class SourceSession:
