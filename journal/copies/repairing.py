@@ -35,7 +35,7 @@ class Repair:
 
     copy: Copy
     object: str
-    present: bool  # whether there is a damaged one to be removed first
+    present: bool  # whether a damaged one is there, in whose place, or beside which, the whole one is written
     why: str
 
 

@@ -32,8 +32,7 @@ public enum ServiceCode {
     PROTOCOL(53, Again.NO),
     UNSUPPORTED(54, Again.NO),
     LIMIT(55, Again.YES),
-    TOO_SLOW(56, Again.YES),
-    INTERNAL(57, Again.NO);
+    TOO_SLOW(56, Again.YES);
 
     /** Whether the same request, with the same operation id, is sent again until the deadline. */
     enum Again {
@@ -58,7 +57,7 @@ public enum ServiceCode {
     /** Whether the service closes the connection after it. */
     boolean endsConnection() {
         return switch (this) {
-            case SHUTTING_DOWN, VERSION, AUTH, PROTOCOL, LIMIT, TOO_SLOW, INTERNAL -> true;
+            case SHUTTING_DOWN, VERSION, AUTH, PROTOCOL, LIMIT, TOO_SLOW -> true;
             default -> false;
         };
     }
