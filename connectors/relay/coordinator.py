@@ -12,7 +12,7 @@ The rules, each of which tests break to see that it is needed (docs/two-phase-co
 5. A batch is committed when every sink no longer lists its transaction; only then the next one begins.
 6. A batch that was decided is never sent again.
 
-That no other relay decides is for the log of decisions to see to (`decision_log`). An id is never used again, so that
+The log of decisions (`decision_log`) makes sure that no other relay decides. An id is never used again, so that
 what logs say is clear.
 """
 

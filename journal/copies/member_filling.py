@@ -48,7 +48,7 @@ async def verified_bytes(
                     if reached > start:
                         yield piece[max(0, start - lsn) :]
                     lsn, chain = reached, value
-            except JournalError as error:  # also that a server which was named has not the volume
+            except JournalError as error:  # also one that says that a named server does not have the volume
                 failure = failure or error
             if lsn >= end:
                 return

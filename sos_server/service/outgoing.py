@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WAITING_BYTES_MAX: Final = 64 * 1024
-"""So much may wait for a peer that does not read; a session with more takes nothing from it until it does."""
+"""This much may wait for a peer that does not read; a session with more takes nothing from it until it does."""
 JOINED_BYTES_MAX: Final = 16 * 1024
 """Up to here copying a payload after its header is cheaper than a second call to the kernel."""
 

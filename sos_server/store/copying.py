@@ -37,7 +37,7 @@ ENTRIES_PER_TURN: Final = 256
 """Entries laid out between two turns of other tasks: under a millisecond."""
 LOG_BYTES_FOR_THREAD: Final = 4 << 20
 ENTRY_BYTES_FOR_THREAD: Final = 32 << 10
-"""So much of a log file is laid out in a thread, if its entries are this large on average: it is their CRCs that take
+"""This much of a log file is laid out in a thread, if its entries are this large on average: it is their CRCs that take
 the time then, and those do not need the interpreter. With small ones a thread would take it from the event loop at each
 of its system calls."""
 

@@ -42,7 +42,7 @@ class Space:
         return RefusedError(ErrorCode.NO_SPACE, free=self.free_bytes)
 
     def logged(self, log_bytes: int, rows: int) -> None:
-        """So much more waits to be copied. Between two looks this is what keeps the log from outgrowing the disk."""
+        """This much more waits to be copied. Between two looks this is what keeps the log from outgrowing the disk."""
         self._margin -= log_bytes + rows * BYTES_PER_ROW
         if self._margin < 0:
             self.full = True
