@@ -82,7 +82,7 @@ def check_sink_exposure(address: Address, *, insecure: bool) -> None:
     if not (insecure or address.loopback):
         raise SettingsError(
             f"{address} can be reached from other machines, and relays show no token: whoever reaches it writes. "
-            "Listen on 127.0.0.1, or say insecure (--insecure) where only those can reach it who may"
+            "Listen on 127.0.0.1, or say insecure (--insecure) where only those who may write can reach it"
         )
 
 

@@ -83,7 +83,7 @@ class OpenStream:
         if self.ends:
             raise MisuseError(f"stream {self.stream_id} is closed")
         if MESSAGE_COUNTED_BYTES + len(key) + len(payload) > MESSAGE_FRAME_BYTES_MAX:
-            raise MisuseError(f"a message of {len(key) + len(payload)} bytes: a listener takes none of 1 MiB")
+            raise MisuseError(f"a message of {len(key) + len(payload)} bytes: a listener takes less than 1 MiB")
         head = message_head(self.stream_id, message_id, event_time, len(key), len(payload))
         if self.outbox.add(message_id, b"".join((head, key, payload))):
             await self._source.room(self, len(head) + len(key) + len(payload))

@@ -165,7 +165,7 @@ def hello_head(body: Body) -> tuple[int, bytes | None]:
     if version != PROTOCOL_VERSION:
         return version, None
     if token_present not in (0, 1) or (not token_present and token != _NO_TOKEN):
-        raise ProtocolError("HELLO says neither clearly that it has a token nor that it has none")
+        raise ProtocolError("HELLO says with 0 or 1 whether it has a token; without one there are zeros in its place")
     return version, token if token_present else None
 
 

@@ -56,7 +56,7 @@ def pairs(most: int, kinds: tuple[type, ...]) -> Shape:
         found = tuple([pair.read(item) for item in value])
         for _, content in found:
             if type(content) not in kinds or (type(content) is int and abs(content) > limits.NUMBER_MAX):
-                raise ProtocolError("a pair whose value is none of those that belong there")
+                raise ProtocolError("a pair with a value of a type that does not belong there")
         return found
 
     return Shape(what=f"at most {most} pairs", test=f"type(it) is list and len(it) <= {most}", reads=read)
