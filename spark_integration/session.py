@@ -320,7 +320,7 @@ def _check_listening(listen: str | None, target: _Target, *, insecure: bool) -> 
     if not (address.loopback or insecure):
         raise SessionError(
             f"{listen} can be reached from other machines, and sources show no token there: say insecure=True where "
-            "only senders that may write reach it, or run `sos-connector listen` by itself, with --tls-cert and --tokens"
+            "only senders that may write reach it, or run `sos-connector listen` itself with --tls-cert and --tokens"
         )
 
 
