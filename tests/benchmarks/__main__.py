@@ -21,6 +21,7 @@ from rich.console import Console
 
 from tests.benchmarks import (
     connector_suite,
+    end_to_end_suite,
     growth,
     journal_suite,
     memory_suite,
@@ -57,6 +58,7 @@ SUITES: dict[str, Callable[[Report, Path, float], None]] = {
     "memory": memory_suite.memory,
     "spark": spark_suite.micro_batches,
     "sinks": sink_suite.two_phases,
+    "end-to-end": end_to_end_suite.end_to_end,
     "relay": relay_suite.bytes_to_a_sink,
     "spark-source": source_suite.source,
     "order": order_suite.order,
