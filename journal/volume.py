@@ -223,6 +223,13 @@ class ServedVolume(Volume, Protocol):
     def admit(self, operation: OperationId, whose: bytes) -> None:
         """Before each change: whose client makes it, as the digest of a token. UNAVAILABLE if theirs take too much."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a change would have to wait for room now."""
+
+    async def wait_room(self) -> None:
+        """Return when there may be room; see whether there is. UNAVAILABLE if members do not answer for too long."""
+
     def put_soon(
         self,
         path: str,

@@ -169,6 +169,13 @@ class RelayVolume:
     def admit(self, operation: OperationId, whose: bytes) -> None:
         """No change is remembered, so none takes room: each may be made again and does the same."""
 
+    @property
+    def is_full(self) -> bool:
+        return False
+
+    async def wait_room(self) -> None:
+        """There is room: what is staged waits for its disk."""
+
     def put_soon(
         self,
         path: str,

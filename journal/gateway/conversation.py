@@ -167,6 +167,9 @@ class Conversation:
             return await run(volume, request)
         with changing_shared(f"{type(request).__name__} was worked on", foreseen=(JournalError,)):
             self._admit(volume, request)
+            while volume.is_full:
+                await volume.wait_room()
+                volume = self._permitted(request)  # tokens may have been read again meanwhile
             whose = self._grant.name if self._with.access.required else ""
             match request:
                 case m.ClaimRequest():
@@ -207,6 +210,10 @@ class Conversation:
                 except JournalError as error:
                     await self._refuse_early(error)
             case m.WriteCommitRequest():
+                try:
+                    await self._wait_room_to_commit()
+                except JournalError as error:
+                    await self._refuse_early(error)
                 self.writing = False
                 with changing_shared("WRITE_COMMIT was worked on", foreseen=(JournalError, ProtocolError)):
                     answer = await self._file.commit(request)
@@ -216,6 +223,12 @@ class Conversation:
                 await self._answer_file(await self._file.cancel())
             case _:
                 raise ProtocolError(f"{type(request).__name__} inside a streamed write")
+
+    async def _wait_room_to_commit(self) -> None:
+        """What is left of the file, and its commit, are then written at once, under the right that there is now."""
+        while not self._file.refused and (volume := self._with.volumes.owned(self._volume)).is_full:
+            await volume.wait_room()
+            self._check_right(Right.APPEND)
 
     async def _answer_file(self, answer: m.Answer | None) -> None:
         if answer is not None:

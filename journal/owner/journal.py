@@ -308,6 +308,13 @@ class Journal:
 
     # ---- how a change is made
 
+    @property
+    def is_full(self) -> bool:
+        return self.log.is_full
+
+    async def wait_room(self) -> None:
+        await self.log.wait_room()
+
     async def change(
         self,
         check: Callable[[], Change | None],

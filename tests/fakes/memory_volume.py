@@ -61,6 +61,12 @@ def _check_path(path: str) -> None:
         raise _no(JournalCode.BAD_PATH, "that is not a path of a volume", path=path[:200])
 
 
+def _set_event() -> trio.Event:
+    event = trio.Event()
+    event.set()
+    return event
+
+
 @dataclass
 class MemoryVolume:
     """`before_answer` is awaited before each change is answered (it is done by then) and may raise what it likes."""
@@ -78,6 +84,7 @@ class MemoryVolume:
     marks: list[dict[str, MarkValue]] = field(default_factory=list)
     pins: dict[str, tuple[int, int]] = field(default_factory=dict)
     admit: Callable[[OperationId, bytes], None] = lambda *_: None  # may raise UNAVAILABLE
+    room: trio.Event = field(default_factory=_set_event)  # with one that is not set, changes wait before they are made
     _last_ms: int = 0
 
     @property
@@ -132,6 +139,13 @@ class MemoryVolume:
 
         return await self.once(operation, run)
 
+    @property
+    def is_full(self) -> bool:
+        return not self.room.is_set()
+
+    async def wait_room(self) -> None:
+        await self.room.wait()
+
     def put_soon(
         self,
         path: str,
@@ -145,7 +159,7 @@ class MemoryVolume:
         answered: Callable[[Outcome], None],
     ) -> bool:
         """At once, or when the test lets `held` go; not at all while there is something before the answer."""
-        if self.before_answer is not None:
+        if self.before_answer is not None or self.is_full:
             return False
         _check_path(path)
 
@@ -324,6 +338,8 @@ class MemoryVolume:
 
     async def _once(self, operation: OperationId, run: Callable[[], Outcome], *, answers: type = NoneType) -> Outcome:
         """Run the change now and remember what came of it, or give the first answer again."""
+        if self.is_full:
+            await self.wait_room()
         outcome = self.answers.once(operation, run, answers=answers)
         await trio.lowlevel.checkpoint()
         if self.before_answer is not None:

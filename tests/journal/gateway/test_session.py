@@ -471,6 +471,39 @@ async def test_a_streamed_write_ends_when_its_right_is_taken_away(
     assert (await peer.refused(m.StatRequest(path="large", epoch_seen=0))).code == JournalCode.NOT_FOUND
 
 
+@pytest.mark.parametrize("ask", ["put", "mkdirs", "delete", "stream"])
+async def test_a_change_that_waits_for_room_is_not_made_when_its_right_is_taken_away_meanwhile(
+    ask: str, nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    token = _token(tmp_path / "tokens", *Right)
+    service = Service(nursery, tmp_path / "tokens")
+    peer = await _greeted(service, token)
+    await peer.receive()
+    await peer.ask(OPEN)
+    await peer.ask(m.PutRequest(path="old", overwrite=False, stamp=peer.stamp(), payload=b""))
+    service.volume.room = room = trio.Event()
+    requests: dict[str, tuple[m.Request, ...]] = {
+        "put": (m.PutRequest(path="f", overwrite=False, stamp=peer.stamp(), payload=b"x"),),
+        "mkdirs": (m.MkdirsRequest(path="f", stamp=peer.stamp()),),
+        "delete": (m.DeleteRequest(path="old", recursive=False, stamp=peer.stamp()),),
+        "stream": (
+            m.WriteOpenRequest(path="f", overwrite=False, stamp=peer.stamp()),
+            m.FileData(offset=0, payload=b"x"),
+            m.WriteCommitRequest(size=1),
+        ),
+    }
+    await peer.send(*requests[ask])
+    await trio.testing.wait_all_tasks_blocked()
+    _allow_only(tmp_path / "tokens", Right.READ)
+    service.access.reload()
+    service.gateway.reload_access(service.now)
+    room.set()
+    refusal = await peer.receive()
+    assert isinstance(refusal, m.RefusalAnswer)
+    assert refusal.code == JournalCode.DENIED
+    assert service.volume.runs == 1
+
+
 async def test_a_read_ends_when_its_right_is_taken_away(nursery: trio.Nursery, tmp_path: Path) -> None:
     token = _token(tmp_path / "tokens", *Right)
     service = Service(nursery, tmp_path / "tokens")
