@@ -86,7 +86,7 @@ class Journal:
         self.pending = opened.image
         self.pending.operations.run_by(monotonic_ms)
         self.pending.tree_bytes_max = settings.tree_bytes_max
-        self.admit = self.pending.operations.admit
+        self.admit, self.wait_room = self.pending.operations.admit, self.log.wait_room
         self._shown = ShownImage(self.pending)
         self.acknowledged = self._shown.image
         self.replicas = ReplicaSet(
@@ -166,13 +166,12 @@ class Journal:
         modified_ms: int | None,
         answered: Callable[[Answer], None],
     ) -> bool:
-        log = self.log
-        log.acknowledged.check_owner()
-        if log.is_full or len(payload) > PUT_BYTES_MAX:
+        self.log.acknowledged.check_owner()
+        if self.is_full or len(payload) > PUT_BYTES_MAX:
             return False
         check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
         answer = self._decide(check, operation, payload, payload_crc=payload_crc, answers=FileStatus)
-        log.acknowledged.call_back(log.end, answered, answer)
+        self.log.acknowledged.call_back(self.log.end, answered, answer)
         return True
 
     def _check_put(
@@ -312,9 +311,6 @@ class Journal:
     def is_full(self) -> bool:
         return self.log.is_full
 
-    async def wait_room(self) -> None:
-        await self.log.wait_room()
-
     async def change(
         self,
         check: Callable[[], Change | None],
@@ -331,8 +327,7 @@ class Journal:
         while waiting: the record is written all the same, and the operation's answer is kept.
         """
         self.log.acknowledged.check_owner()
-        if self.log.is_full:
-            await self.log.wait_room()
+        await self.log.wait_room()
         operation = operation or self._next_operation()
         answer = self._decide(check, operation, payload, nothing=nothing, answers=answers)
         if self.log.acknowledged.lsn < self.log.end:
