@@ -61,12 +61,6 @@ def _check_path(path: str) -> None:
         raise _no(JournalCode.BAD_PATH, "that is not a path of a volume", path=path[:200])
 
 
-def _set_event() -> trio.Event:
-    event = trio.Event()
-    event.set()
-    return event
-
-
 @dataclass
 class MemoryVolume:
     """`before_answer` is awaited before each change is answered (it is done by then) and may raise what it likes."""
@@ -84,7 +78,7 @@ class MemoryVolume:
     marks: list[dict[str, MarkValue]] = field(default_factory=list)
     pins: dict[str, tuple[int, int]] = field(default_factory=dict)
     admit: Callable[[OperationId, bytes], None] = lambda *_: None  # may raise UNAVAILABLE
-    room: trio.Event = field(default_factory=_set_event)  # with one that is not set, changes wait before they are made
+    room: trio.Event | None = None  # changes wait for it before they are made
     _last_ms: int = 0
 
     @property
@@ -141,10 +135,11 @@ class MemoryVolume:
 
     @property
     def is_full(self) -> bool:
-        return not self.room.is_set()
+        return self.room is not None and not self.room.is_set()
 
     async def wait_room(self) -> None:
-        await self.room.wait()
+        if self.room is not None:
+            await self.room.wait()
 
     def put_soon(
         self,
@@ -338,8 +333,7 @@ class MemoryVolume:
 
     async def _once(self, operation: OperationId, run: Callable[[], Outcome], *, answers: type = NoneType) -> Outcome:
         """Run the change now and remember what came of it, or give the first answer again."""
-        if self.is_full:
-            await self.wait_room()
+        await self.wait_room()
         outcome = self.answers.once(operation, run, answers=answers)
         await trio.lowlevel.checkpoint()
         if self.before_answer is not None:
@@ -444,20 +438,3 @@ class MemoryWrite:
         self.ended = True
         self.pieces.clear()
         await trio.lowlevel.checkpoint()
-
-
-class MemoryVolumes:
-    """The volumes of a service, in memory. A name in `elsewhere` is owned by the service at that address."""
-
-    def __init__(self, *volumes: MemoryVolume) -> None:
-        self.here = {volume.name: volume for volume in volumes}
-        self.elsewhere: dict[str, str | None] = {}
-
-    async def settle(self, _name: str) -> None: ...
-
-    def owned(self, name: str) -> MemoryVolume:
-        if name in self.elsewhere:
-            raise _no(JournalCode.NOT_OWNER, "served elsewhere", volume=name, address=self.elsewhere[name], epoch=0)
-        if name not in self.here:
-            raise _no(JournalCode.VOLUME_NOT_FOUND, f"this service has no volume {name}", volume=name)
-        return self.here[name]

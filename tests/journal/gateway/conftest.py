@@ -20,7 +20,8 @@ from journal.volume import OperationId, PathClaim
 from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
 from sos_client.wire.frames import FrameSplitter
-from tests.fakes.memory_volume import MemoryVolume, MemoryVolumes
+from tests.fakes.memory_volume import MemoryVolume
+from tests.fakes.memory_volumes import MemoryVolumes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,8 @@ from sos_client.serving.event_log import EventLog
 from sos_client.serving.listener import Listener, ListenerLimits
 from sos_client.serving.tls import ServerTls, TlsFiles
 from sos_client.wire.frames import FrameSplitter
-from tests.fakes.memory_volume import MemoryVolume, MemoryVolumes
+from tests.fakes.memory_volume import MemoryVolume
+from tests.fakes.memory_volumes import MemoryVolumes
 from tests.fakes.serve_memory_volume import gateway_over, listener_at
 from tests.journal.gateway.conftest import HELLO, OPEN, Service
 

@@ -10,7 +10,8 @@ import trio
 from journal.gateway.client.client import open_volume
 from sos_client.net.addresses import Address
 from tests.contracts.file_protocol_contract import FileProtocolContract
-from tests.fakes.memory_volume import MemoryVolume, MemoryVolumes
+from tests.fakes.memory_volume import MemoryVolume
+from tests.fakes.memory_volumes import MemoryVolumes
 from tests.fakes.serve_memory_volume import gateway_over, listener_at
 
 if TYPE_CHECKING:
