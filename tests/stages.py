@@ -103,12 +103,13 @@ class Outcome:
 
 
 def main() -> int:
+    names = [stage.name for stage in STAGES]
     parser = argparse.ArgumentParser(prog="python -m tests.stages", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="STAGE", help=f"{', '.join(stage.name for stage in STAGES)}; or all"
-    )
+    parser.add_argument("names", nargs="*", metavar="STAGE", help=f"{', '.join(names)}; or all")
     parser.add_argument("--seconds-gone", type=float, default=0.0, help="what was used before")
     options = parser.parse_args()
+    if unknown := set(options.names) - set(names):
+        parser.error(f"there is no stage {', '.join(sorted(unknown))}")
     wanted = [stage for stage in STAGES if stage.name in options.names or not options.names]
     outcome, began = Outcome(), time.monotonic() - options.seconds_gone
     for stage in wanted:

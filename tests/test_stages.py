@@ -27,7 +27,7 @@ def outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outcome:
 
 def stage(directory: Path, *modules: str, parts: int = 1) -> Stage:
     tests = directory / "tests"
-    tests.mkdir()
+    tests.mkdir(parents=True)
     for number, module in enumerate(modules):
         (tests / f"test_{number}.py").write_text(module)
     return Stage(name="tried", markers="", parts=parts, options=(str(tests), "-p", "tests.conftest"))
@@ -82,6 +82,29 @@ def test_a_stage_ends_when_there_is_no_time_left(tmp_path: Path, outcome: Outcom
     assert not passes(stage(tmp_path, ENDLESS), outcome)
     assert outcome.summaries[0].startswith("tried: no time left, ")
     assert "== tried: no time left, " in outcome.text()
+
+
+def test_stages_are_chosen_by_name_and_what_did_not_run_is_said(
+    tmp_path: Path, outcome: Outcome, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome.seconds_left, "its place is another directory"
+    names = ("fine", "wrong", "later")
+    found = [stage(tmp_path / name, WRONG if name == "wrong" else FINE) for name in names]
+    named = [dataclasses.replace(one, name=name) for one, name in zip(found, names, strict=True)]
+    monkeypatch.setattr(stages, "STAGES", named)
+    monkeypatch.setattr("sys.argv", ["stages", "fine"])
+    assert stages.main() == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 passed in ")
+    monkeypatch.setattr("sys.argv", ["stages", "wrong", "later"])
+    assert stages.main() == 1
+    assert "== stage wrong FAILED; NOT RUN: later" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["stages", "--seconds-gone", str(stages.MINUTES_MAX * 60 + 1), "fine"])
+    assert stages.main() == 1
+    assert "== fine: no time left, " in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["stages", "final"])
+    with pytest.raises(SystemExit):
+        stages.main()
+    assert "there is no stage final" in capsys.readouterr().err
 
 
 def test_every_test_but_soaking_is_in_one_stage() -> None:
