@@ -138,10 +138,14 @@ class Housekeeping:
     async def _grow_old(self) -> None:
         """A volume in which little is written rolls by time, too: else its past would never end. Watch the clock."""
         log, seconds = self._log, self.retention.seconds
-        behind_ms = log.clock_jump_ms()
-        if behind_ms:  # it was set back, or more than 1,000 records a second were written just before
+        apart_ms = log.clock_jump_ms()
+        if apart_ms < 0:  # it was set back, or more than 1,000 records a second were written just before
             self._events.error(
-                "the volume's clock is ahead of this machine's, and waits for it", seconds=-behind_ms / 1000
+                "the volume's clock is ahead of this machine's, and waits for it", seconds=-apart_ms / 1000
+            )
+        elif apart_ms:
+            self._events.error(
+                "this machine's clock is ahead of most servers'", seconds=apart_ms / 1000, meaning=_JUMPED
             )
         while True:
             await trio.sleep(_LOOK_SECONDS)

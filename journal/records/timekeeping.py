@@ -30,11 +30,13 @@ class Timekeeper:
 
     `paused_ms`: how much less than that time the volume's owners have lived through, as the last header says.
     `asleep_ms` tells how long the machine has slept since some moment; it is asked only about what looks like a jump.
+    `ahead_ms`: how far the wall clock is ahead of most others that were asked. That is not believed at once either.
     """
 
     last_ms: int
     paused_ms: int = 0
     asleep_ms: Callable[[], int] = lambda: 0
+    ahead_ms: int = 0
     distrust_ms: int = 0  # how far the wall clock is ahead of the times that are given
     _slept_ms: int = 0  # of that, what this machine has slept through
     _earned_ms: int = 0  # of that, what the time that has passed since the jump lets be corrected
@@ -60,7 +62,8 @@ class Timekeeper:
         """What the volume's clock says, but for `last_ms`, which it never falls behind."""
         if self._wall_ms is None:
             self._first_ms, self._lived_ms = monotonic_ms, self.last_ms - self.paused_ms
-            self._jumped_ms = self.distrust_ms = min(0, wall_ms - self.last_ms)
+            since_ms = wall_ms - self.last_ms
+            self._jumped_ms = self.distrust_ms = since_ms if since_ms < 0 else min(self.ahead_ms, since_ms)
             self._asleep_ms = self.asleep_ms()
         else:
             passed_ms = monotonic_ms - self._monotonic_ms
@@ -115,7 +118,8 @@ class Timekeeper:
     def jump_ms(self, wall_ms: int, monotonic_ms: int) -> int:
         """How far the wall clock moved against the monotonic one since the last call; 0 below JUMP_MS. Be loud if not.
 
-        The first call compares with the last record: a wall clock behind it has been set back, or was ahead before.
+        The first call compares with the last record and with other clocks: a wall clock behind the record has been set
+        back, or was ahead before.
         """
         self.read(wall_ms, monotonic_ms)
         jumped, self._jumped_ms = self._jumped_ms, 0

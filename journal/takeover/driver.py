@@ -287,7 +287,9 @@ class _Driver:
         except CopySilentError as error:
             return Silent(member=next(member for copy, member in copies.items() if copy is error.copy))
         last = self._headers[self._assembly.links[-1].segment]
-        self._timekeeper = Timekeeper(self._assembly.time_ms, last.paused_ms, self._surroundings.asleep_ms)
+        self._timekeeper = Timekeeper(
+            self._assembly.time_ms, last.paused_ms, self._surroundings.asleep_ms, self._links.ahead_ms()
+        )
         return await self._build(self._assembly, copies)
 
     async def _build(self, assembly: Assembly, copies: dict[MemberCopy, Member]) -> MemberAnswer:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from statistics import median_low
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from sos_client.client import SosClient
 
 
+APART_MS: Final = 60_000
+"""Machines whose clocks are kept right are never so far apart, and a connection does not take so long."""
+
+
 class MemberLinks:
     """Connections to members, made when first needed, kept until the end of the block."""
 
@@ -35,6 +40,7 @@ class MemberLinks:
         self._clients: dict[str, SosClient] = {}
         self._addresses: dict[bytes, str] = {}  # where each server was found, which may not be where a header says
         self._opening: dict[str, trio.Lock] = {}
+        self._ahead_ms: dict[str, int] = {}  # how far our clock was ahead of each server's when it said its own
 
     async def at(self, address: str) -> SosClient:
         """A client of whichever server answers there."""
@@ -42,6 +48,7 @@ class MemberLinks:
             if address not in self._clients:
                 client: SosClient = await self._nursery.start(self._hold, address)
                 self._clients[address] = client
+                self._ahead_ms[address] = self._surroundings.wall_ms() - int(client.server_time * 1000)
                 self._addresses.setdefault(client.server_identity, address)
             return self._clients[address]
 
@@ -66,6 +73,11 @@ class MemberLinks:
             for member in configuration.members
         )
         return dataclasses.replace(configuration, members=tuple(members))
+
+    def ahead_ms(self) -> int:
+        """How far our wall clock is ahead of those of most servers that have answered; 0 if that may be chance."""
+        ahead_ms = median_low(self._ahead_ms.values()) if self._ahead_ms else 0
+        return ahead_ms if ahead_ms >= APART_MS else 0
 
     async def _hold(self, address: str, *, task_status: trio.TaskStatus[SosClient]) -> None:
         """A client belongs to the task that opened it, whoever uses it."""

@@ -64,7 +64,7 @@ async def create_volume(
             retention_seconds=settings.retention_seconds,
             retention_bytes=settings.retention_bytes,
         )
-        _, data = header_record(header, time_ms=surroundings.wall_ms())
+        _, data = header_record(header, time_ms=surroundings.wall_ms() - links.ahead_ms())
 
         async def write(client: SosClient) -> None:
             await Filling(client, volume, epoch=epoch, holder=holder).whole(str(header.name), data)

@@ -82,7 +82,7 @@ class MemoryCluster:
     def __init__(self, names: str, nursery: trio.Nursery) -> None:
         self.names = names
         self.nursery = nursery
-        self.servers = {name: MemoryServer(nursery, commits_at_once=True) for name in names}
+        self.servers = {name: MemoryServer(nursery, commits_at_once=True, wall_clock=wall_clock) for name in names}
         for name, server in self.servers.items():
             server.store.identity = name.encode().ljust(16, b".")
         self.sent: Counter[str] = Counter()  # bytes that each server has sent
@@ -110,6 +110,11 @@ class MemoryCluster:
     async def dial(self, address: str, source: str) -> trio.abc.Stream:
         del source
         return Counting(await self.servers[address].dial(address), self.sent, address)
+
+    def set_clocks(self, clock: Callable[[], float]) -> None:
+        """What the servers take for the time."""
+        for server in self.servers.values():
+            server.service.wall_clock = clock
 
     def objects(self, name: str) -> dict[str, MemoryObject]:
         """What a server has of the volume."""

@@ -18,7 +18,7 @@ from sos_server.service.service import Service
 from tests.fakes.memory_store import MemoryNamespace, MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from sos_server.store.object_store import ObjectStore
 
@@ -84,8 +84,14 @@ class BreakableStream(trio.abc.Stream):
 class MemoryServer:
     """What tests see of it: the store, and the connections, the newest last."""
 
-    def __init__(self, nursery: trio.Nursery, *, commits_at_once: bool) -> None:
-        self.store = MemoryStore(wall_clock=lambda: 1_900_000_000.0, commits_at_once=commits_at_once)
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        *,
+        commits_at_once: bool,
+        wall_clock: Callable[[], float] = lambda: 1_900_000_000.0,
+    ) -> None:
+        self.store = MemoryStore(wall_clock=wall_clock, commits_at_once=commits_at_once)
         self.service = Service(
             cast("ObjectStore", self.store),
             log=EventLog(write=lambda _line: None),

@@ -20,7 +20,7 @@ import click
 import trio
 
 from journal.gateway.client.client import open_volume
-from tests.system.service_process import VOLUME, Cluster, ServiceProcess, children_of, running_cluster
+from tests.system.service_process import VOLUME, Cluster, children_of, running_cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -31,9 +31,12 @@ AFTER_SECONDS: Final = 6.0
 GOAL_SECONDS: Final = {
     "member killed": 0.5,
     "owner stops in order, standby": 0.5,
+    "owner stops in order, two standbys": 0.5,
     "owner killed, supervised": 1.5,
     "owner killed, standby": 3.0,
+    "owner killed, two standbys": 3.0,
     "owner asleep, standby": 3.0,
+    "owner asleep, two standbys": 3.0,
 }
 
 
@@ -102,22 +105,25 @@ async def _suspend_owner(cluster: Cluster) -> None:
     cluster.service.send_signal(signal.SIGSTOP)
 
 
-_LOSSES: Final[dict[str, tuple[Callable[[Cluster], Awaitable[None]], bool]]] = {
-    "member killed": (_kill_member, False),
-    "owner stops in order, standby": (_stop_owner, True),
-    "owner killed, supervised": (_kill_child, False),
-    "owner killed, standby": (_kill_owner, True),
-    "owner asleep, standby": (_suspend_owner, True),
+_LOSSES: Final[dict[str, tuple[Callable[[Cluster], Awaitable[None]], int]]] = {
+    "member killed": (_kill_member, 0),
+    "owner stops in order, standby": (_stop_owner, 1),
+    "owner stops in order, two standbys": (_stop_owner, 2),
+    "owner killed, supervised": (_kill_child, 0),
+    "owner killed, standby": (_kill_owner, 1),
+    "owner killed, two standbys": (_kill_owner, 2),
+    "owner asleep, standby": (_suspend_owner, 1),
+    "owner asleep, two standbys": (_suspend_owner, 2),
 }
+"""What is done, and how many services stand by."""
 
 
 async def measure(loss: str, directory: Path, *, clients: int = CLIENTS) -> float:
     """Seconds without an acknowledged write."""
-    lose, standby = _LOSSES[loss]
+    lose, standbys = _LOSSES[loss]
     flags = ["--supervise"] if "supervised" in loss else []
-    async with running_cluster(directory, services=2 if standby else 1, flags=flags) as cluster:
-        if standby:
-            other: ServiceProcess = cluster.services[1]
+    async with running_cluster(directory, services=1 + standbys, flags=flags) as cluster:
+        for other in cluster.services[1:]:
             other.flags.append("--standby")
             await trio.to_thread.run_sync(other.start)
         return await pause_of(cluster, lambda: lose(cluster), clients=clients)

@@ -96,7 +96,7 @@ class ServiceProcess:
 
 
 class Cluster:
-    """Servers and one or two services."""
+    """Servers and one service or several."""
 
     def __init__(self, directory: Path, *, servers: int = 3, services: int = 1) -> None:
         roots = [directory / f"server{number}" for number in range(servers)]

@@ -16,6 +16,6 @@ BUSY_MACHINE_SECONDS = 4.0  # a client's silence, or a standby's patience, at it
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.parametrize("loss", GOAL_SECONDS)
+@pytest.mark.parametrize("loss", [loss for loss in GOAL_SECONDS if not loss.endswith(", standby")])  # two, instead
 async def test_writes_go_on(loss: str, tmp_path: Path) -> None:
     assert await measure(loss, tmp_path, clients=8) < GOAL_SECONDS[loss] + BUSY_MACHINE_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,18 +14,23 @@ from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, JournalError, RefusedByVolumeError
 from journal.image.image import PINS_MAX
 from journal.owner.housekeeping import Housekeeping
+from journal.owner.journal import open_journal
 from journal.records.moments import AtLsn, AtTime
 from journal.records.record import Lsn
 from journal.records.settings import JournalSettings
+from journal.takeover.volume_creation import create_volume
 from journal.volume import PathClaim
+from sos_client.serving.event_log import EventLog
 from tests.journal.cluster import (
     VOLUME,
     MemoryCluster,
+    addresses,
     content,
     create,
     memory_cluster,
     new_disk,
     open_on,
+    surroundings,
     wall_clock,
 )
 
@@ -35,6 +41,10 @@ if TYPE_CHECKING:
 
 RETAINED = 3 << 20
 SETTINGS = JournalSettings(segment_bytes_max=256 << 10, retention_bytes=RETAINED)
+
+
+def _tomorrow() -> float:
+    return wall_clock() + 86_400
 
 
 def stored_bytes(servers: MemoryCluster, name: str) -> int:
@@ -295,13 +305,39 @@ async def test_a_clock_that_was_set_right_is_followed_within_twice_the_differenc
             assert abs(status.modified_ms + 60_000 - 1000 * wall_clock()) < 1000
 
 
+@pytest.mark.parametrize("right", ["abc", "bc"])
+async def test_an_owner_that_begins_with_a_clock_ahead_of_most_servers_gives_right_times(
+    right: str, autojump_clock: MockClock
+) -> None:
+    """A volume that is created so has right times from the beginning, too. The owner says what it has seen."""
+    lines: list[str] = []
+    async with memory_cluster() as servers:
+        servers.set_clocks(_tomorrow)
+        for name in right:
+            servers.servers[name].service.wall_clock = wall_clock
+        around = surroundings(servers, "service", wall_clock=_tomorrow)
+        around = dataclasses.replace(around, log=EventLog(write=lines.append))
+        await create_volume(VOLUME, addresses(servers), surroundings=around)
+        async with open_journal(VOLUME, servers=addresses(servers), surroundings=around) as journal:
+            await trio.sleep(60)
+            status = await journal.put("now", b"")
+            assert abs(status.modified_ms - 1000 * wall_clock()) < 60_000
+        assert sum("clock is ahead of most servers'" in line for line in lines) == 1
+        async with open_on(servers) as journal:
+            await trio.sleep(60)
+            status = await journal.put("now", b"", overwrite=True)
+            assert abs(status.modified_ms - 1000 * wall_clock()) < 60_000
+
+
 async def test_nothing_is_older_than_it_is_while_times_are_ahead(autojump_clock: MockClock) -> None:
     """Times stand nearly still then, and ages are not told from them."""
     settings = JournalSettings(segment_bytes_max=64 << 10, retention_seconds=3600)
     async with memory_cluster("a") as servers:
         await create(servers)
-        async with open_on(servers, wall_clock=lambda: wall_clock() + 86_400) as journal:
+        servers.set_clocks(_tomorrow)
+        async with open_on(servers, wall_clock=_tomorrow) as journal:
             await journal.put("state", b"from the future")
+        servers.set_clocks(wall_clock)
         async with open_on(servers, settings=settings) as journal:
             await journal.put("state", bytes(100), overwrite=True)
             await trio.sleep(800)
@@ -320,8 +356,10 @@ async def test_as_many_pins_as_there_may_be_and_one_more(slept: float, autojump_
     asleep = 0.0
     async with memory_cluster("a") as servers:
         await create(servers)
-        async with open_on(servers, wall_clock=lambda: wall_clock() + 86_400) as journal:
+        servers.set_clocks(_tomorrow)
+        async with open_on(servers, wall_clock=_tomorrow) as journal:
             await journal.put("state", b"from the future")
+        servers.set_clocks(wall_clock)
 
         def clock() -> float:
             return wall_clock() + asleep
@@ -343,8 +381,10 @@ async def test_a_volume_ages_while_its_clock_waits_for_the_wall_clock(autojump_c
     settings = JournalSettings(retention_seconds=600)
     async with memory_cluster("a") as servers:
         await create(servers)
-        async with open_on(servers, settings=settings, wall_clock=lambda: wall_clock() + 30 * 86_400) as journal:
+        servers.set_clocks(_tomorrow)
+        async with open_on(servers, settings=settings, wall_clock=_tomorrow) as journal:
             await journal.put("state", b"from the future", overwrite=True)
+        servers.set_clocks(wall_clock)
         async with open_on(servers, settings=settings) as journal:
             for number in range(100):
                 await journal.put("state", bytes([number]) * 1000, overwrite=True)

@@ -151,6 +151,19 @@ def test_a_wall_clock_behind_the_last_record_is_loud_at_once() -> None:
     assert Timekeeper(last_ms=1_000_000).jump_ms(1000, 0) == -999_000
 
 
+def test_a_clock_that_is_ahead_of_all_others_from_the_beginning_is_not_believed_at_once() -> None:
+    timekeeper = Timekeeper(last_ms=HOUR_MS, ahead_ms=24 * HOUR_MS)
+    assert timekeeper.next_ms(26 * HOUR_MS, 0) == 2 * HOUR_MS
+    assert timekeeper.jump_ms(26 * HOUR_MS, 0) == 24 * HOUR_MS
+    assert timekeeper.next_ms(26 * HOUR_MS + 50, 50) == 2 * HOUR_MS + 50
+    assert timekeeper.next_ms(2 * HOUR_MS + 100, 100) == 2 * HOUR_MS + 100, "it is right again"
+
+
+def test_a_clock_that_is_ahead_of_all_others_moves_no_time_before_the_last_record() -> None:
+    timekeeper = Timekeeper(last_ms=25 * HOUR_MS, ahead_ms=24 * HOUR_MS)
+    assert timekeeper.next_ms(26 * HOUR_MS, 0) == 25 * HOUR_MS + 1
+
+
 def test_what_owners_have_not_lived_through_does_not_count() -> None:
     timekeeper = Timekeeper(last_ms=1000, paused_ms=400)
     assert timekeeper.lived_ms(1000 + 30 * DAY_MS, 77) == 600
