@@ -77,7 +77,7 @@ JOURNAL_TESTS: Final = [
     "tests/journal/records/test_paths.py",
     "tests/journal/checkpoint/test_checks.py",
     "tests/journal/checkpoint/test_live_checkpoints.py",
-    "tests/journal/test_rare_cases.py",
+    "tests/journal/test_refusals_of_pure_parts.py",
     "tests/journal/test_format.py",
     "tests/journal/gateway/wire/test_codec.py",
     "tests/journal/gateway/wire/test_answer_checks.py",

@@ -1,4 +1,4 @@
-"""What hardly ever happens to the pure parts: each refusal of theirs once, with bytes or values made for it."""
+"""Each refusal of the pure parts once, with bytes or values made for it."""
 
 from __future__ import annotations
 
