@@ -179,6 +179,14 @@ def test_dependencies_point_one_way(path: Path) -> None:
         assert allowed or parent_of_allowed, f"{name_of(path)} imports {module}"
 
 
+def test_only_commands_use_the_code_of_commands() -> None:
+    """So that nobody who uses the library gets options and exit codes with it."""
+    users = [path for path in SOURCES if not {"cli", "cli.py", "__main__.py"} & set(path.relative_to(ROOT).parts)]
+    for path in users:
+        of_commands = [one for one in imported_modules(parse(path)) if "cli" in one.split(".")[1:2]]
+        assert not of_commands, f"{name_of(path)} imports {', '.join(of_commands)}"
+
+
 def imported_when_run(tree: ast.Module) -> Iterator[str]:
     """Every name that is imported for more than annotations."""
     blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
