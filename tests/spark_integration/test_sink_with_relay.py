@@ -94,7 +94,10 @@ def test_each_row_once_and_in_order(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_was_put_back_by_one_batch(tmp_path: Path) -> None:
-    """Its last batch is planned again. It is refused, and not taken for the one that the sink has."""
+    """Its last batch is planned again. It is refused, and not taken for the one that the sink has; a fork goes on.
+
+    The fork has the query's id, a sink of its own, and the same relay, which has both of them open.
+    """
     write_inputs(tmp_path / "lines", [["a"], ["b"]])
     with real_service(tmp_path, "payments") as service, ExitStack() as stack:
         place = SinkPlace(folder=tmp_path, stack=stack, ports={}, sinks={})
@@ -109,11 +112,19 @@ def test_a_checkpoint_that_was_put_back_by_one_batch(tmp_path: Path) -> None:
             settings={"spark.hadoop.fs.sos.relay": relay.address},
         )
         assert run_sink_driver(tmp_path, specification) == {"lines": None}
+        fork = ["fork", "sos://payments/lines", "sos://payments/fork", "--at", "batch:0", "--service", service.address]
+        subprocess.run([sys.executable, "-m", "journal", *fork], check=True, timeout=60)
+        place.serve("fork")
+        forked = replace(sink_query("fork", tmp_path, place.connect("fork")), input=str(tmp_path / "lines"))
         rewind = ["rewind", "sos://payments/lines", "--to", "batch:0", "--apply", "--yes", "--service", service.address]
         subprocess.run([sys.executable, "-m", "journal", *rewind], check=True, timeout=60)
-        reason = run_sink_driver(tmp_path, specification)["lines"] or ""
+        both = replace(specification, queries=[*specification.queries, forked])
+        reasons = run_sink_driver(tmp_path, both)
+        reason = reasons["lines"] or ""
         assert "the sinks have another batch 1: the checkpoint was put back" in reason, reason
         assert place.committed("lines") == b"a\nb\n"
+        assert reasons["fork"] is None, reasons["fork"]
+        assert place.committed("fork") == b"b\n"
 
 
 def test_relay_is_started_beside_the_driver_by_the_first_sink(tmp_path: Path) -> None:
