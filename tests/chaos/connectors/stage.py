@@ -39,6 +39,8 @@ BACKLOG_LINES: Final = 300
 """Of each stream: so much may be on its way, and no more is written before some of it has come out."""
 START_SECONDS_MAX: Final = 180.0
 EXECUTOR_SECONDS_MAX: Final = 60.0
+KILLED_AGAIN_SHARE: Final = 0.2
+"""Of starts after a kill: so many are killed before they serve. They are not counted as events."""
 DRIVER: Final = "tests.chaos.connectors.drive"
 
 
@@ -240,20 +242,20 @@ class ConnectorStage:
 
     def kill_service(self, chance: random.Random) -> None:
         with self._holding(["service"]):
-            _kill(self.service, chance.uniform(0.0, 1.0))
+            _kill(self.service, chance)
 
     def kill_relay(self, chance: random.Random) -> None:
         with self._holding(["relay"]):
-            _kill(self.relay, chance.uniform(0.0, 1.0))
+            _kill(self.relay, chance)
 
     def kill_listener(self, chance: random.Random) -> None:
         with self._holding(["listener"]):
-            _kill(self.listener, chance.uniform(0.0, 1.0))
+            _kill(self.listener, chance)
 
     def kill_sink(self, chance: random.Random) -> None:
         name = chance.choice(sorted(self.sinks))
         with self._holding([name]):
-            _kill(self.sinks[name], chance.uniform(0.0, 1.0))
+            _kill(self.sinks[name], chance)
 
     def kill_sinks(self, chance: random.Random) -> None:
         with self._holding(list(self.sinks)):
@@ -336,8 +338,21 @@ class ConnectorStage:
         self._wait_driver()
 
 
-def _kill(process: ServiceProcess, seconds: float) -> None:
-    """It is away for so long."""
+def _kill(process: ServiceProcess, chance: random.Random) -> None:
+    """It is away for a while, and maybe killed again while it starts: its recovery is interrupted, too."""
     process.kill()
-    time.sleep(seconds)
+    time.sleep(chance.uniform(0.0, 1.0))
+    while chance.random() < KILLED_AGAIN_SHARE:
+        with process.log.open("ab") as log:
+            begun = subprocess.Popen(
+                [*process.command, "--listen", process.address],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=os.environ | dict(process.environment),
+                start_new_session=True,
+            )
+        time.sleep(chance.uniform(0.0, 1.0))
+        begun.kill()
+        begun.wait()
     process.start_again()
