@@ -33,12 +33,12 @@ def work(column: str, cycles: int) -> str:
     return text
 
 
-def pipeline(source: DataFrame, *, cycles: int = 50, parallelism: int = 2) -> DataFrame:
-    """Listing 1, on rows with `value` and `timestamp`. The source has 15 partitions; `parallelism` is that after the
-    rebalance."""
+def pipeline(source: DataFrame, *, cycles: int = 50, last_cycles: int = 50, parallelism: int = 2) -> DataFrame:
+    """Listing 1, on rows with `value` and `timestamp`. The source has 15 partitions; `parallelism` and `last_cycles`
+    are those after the rebalance."""
     filtered = source.filter(f"{work('value', cycles)} != 0 AND value % 7 != 0")
     mapped = filtered.selectExpr("*", f"{work('value + 1', cycles)} AS first")
-    return mapped.repartition(parallelism).selectExpr("*", f"{work('first + 2', cycles)} AS second")
+    return mapped.repartition(parallelism).selectExpr("*", f"{work('first + 2', last_cycles)} AS second")
 
 
 def main() -> int:

@@ -78,11 +78,15 @@ def explained(session: SparkSession, execution: Any) -> str:
     return str(session.sparkContext._jvm.PythonSQLUtils.explainString(execution, "simple"))
 
 
-def running_batch(session: SparkSession, query_id: str) -> Any:
-    """How the micro-batch of a running query is executed; None if there is no such query."""
+def query_with_id(session: SparkSession, query_id: str) -> Any:
+    """Spark's own StreamExecution of a running query; None if there is no such query."""
     number = session.sparkContext._jvm.java.util.UUID.fromString(query_id)
-    running = session._jsparkSession.sharedState().activeStreamingQueries().get(number)
-    return None if running is None else running.lastExecution()
+    return session._jsparkSession.sharedState().activeStreamingQueries().get(number)
+
+
+def hadoop_path(session: SparkSession, parent: str, name: str) -> Any:
+    """Hadoop's Path of what has this name in a directory."""
+    return session.sparkContext._jvm.org.apache.hadoop.fs.Path(parent, name)
 
 
 def arrow_batches(frame: DataFrame) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -77,7 +77,7 @@ class RunCutter(Generic[Place]):
         for number, (start, stop) in enumerate(pairwise(bounds)):
             if number:
                 self._close()
-            self._open.append(_segment(sequences, place, start, stop))
+            self._open.append(_segment(sequences[start:stop], place, start))
         return began
 
     def runs(self) -> list[NaturalRun[Place]]:
@@ -114,12 +114,46 @@ def overlapping(runs: Sequence[NaturalRun[Place]]) -> list[list[NaturalRun[Place
     return [[runs[number] for number in sorted(group)] for group in groups]
 
 
-def _segment(sequences: Sequences, place: Place, start: int, stop: int) -> RunSegment[Place]:
-    own = sequences[start:stop]
+def split_at(
+    runs: Sequence[NaturalRun[Place]], bound: int, sequences_of: Callable[[Place, int, int], Sequences]
+) -> tuple[list[NaturalRun[Place]], list[NaturalRun[Place]]]:
+    """The rows up to the bound, with it, and those above it, each as runs in the order in which these were given.
+
+    `sequences_of(place, start, stop)` reads the sequences of some rows; it is asked of one segment of a run at most.
+    """
+    low, high = [], []
+    for run in runs:
+        below, above = _split_run(run, bound, sequences_of)
+        if below:
+            low.append(NaturalRun(segments=tuple(below)))
+        if above:
+            high.append(NaturalRun(segments=tuple(above)))
+    return low, high
+
+
+def _split_run(
+    run: NaturalRun[Place], bound: int, sequences_of: Callable[[Place, int, int], Sequences]
+) -> tuple[list[RunSegment[Place]], list[RunSegment[Place]]]:
+    below: list[RunSegment[Place]] = []
+    above: list[RunSegment[Place]] = []
+    for segment in run.segments:
+        if segment.last <= bound:
+            below.append(segment)
+        elif segment.marks[0] > bound:
+            above.append(segment)
+        else:
+            own = sequences_of(segment.place, segment.start, segment.stop)
+            rows = int(np.searchsorted(own, bound, side="right"))
+            below.append(_segment(own[:rows], segment.place, segment.start))
+            above.append(_segment(own[rows:], segment.place, segment.start + rows))
+    return below, above
+
+
+def _segment(own: Sequences, place: Place, start: int) -> RunSegment[Place]:
     return RunSegment(
         place=place,
         start=start,
-        stop=stop,
+        stop=start + len(own),
         marks=own[::MARK_ROWS].copy(),
         last=int(own[-1]),
         repeats=int(np.count_nonzero(own[1:] == own[:-1])),

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from connectors.order.natural_runs import RunCutter, starts_of_runs
+from connectors.order.natural_runs import RunCutter, split_at, starts_of_runs
 from connectors.order.run_merge import STEP_ROWS, merge_steps
 from spark_integration.order.errors import OrderError
 from spark_integration.order.sequence import Packing, packing_of, whole_numbers
@@ -37,7 +37,7 @@ STEP_BYTES: Final = 32 << 20
 PAD: Final = bytes(ALIGNMENT)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Batch:
     """One Arrow batch in the file."""
 
@@ -68,6 +68,9 @@ class ArrowSpool:
     sorted_batches: int = 0
     """Batches that had so many runs that they were sorted."""
     runs: list[NaturalRun[_Batch]] = field(default_factory=list)
+    """Of the rows that in_order() gives out."""
+    held: list[NaturalRun[_Batch]] = field(default_factory=list)
+    """Of the rows that hold_above() has kept from it."""
     row_count: int = 0
     packing: Packing = field(default_factory=Packing)
     _file: IO[bytes] | None = None
@@ -102,12 +105,36 @@ class ArrowSpool:
         for batch in batches:
             sequences = self.packing.packed(batch.columns)
             if len(starts_of_runs(sequences)) >= RUNS_OF_BATCH_MAX:
-                batch.sorted_by = np.argsort(sequences, kind="stable").astype(np.uint32)
+                batch.sorted_by = np.argsort(sequences).astype(np.uint32)  # not stable: rows that are equal are refused
                 sequences = sequences[batch.sorted_by]
                 self.sorted_batches += 1
             self.row_count += len(sequences)
             cutter.add(sequences, batch)
         self.runs = cutter.runs()
+
+    def highest_by(self, column: str) -> dict[str, int]:
+        """For each value of a column the highest sequence of its rows. OrderError if there is none or a row has no
+        value."""
+        if column not in self.schema.names:
+            raise OrderError(f"the rows have no column {column!r}; they have {', '.join(self.schema.names)}")
+        highest: dict[str, int] = {}
+        for batch in dict.fromkeys(segment.place for run in self.runs for segment in run.segments):
+            values = batch.rows.column(column)
+            if values.null_count:
+                raise OrderError(f"{values.null_count} rows have no {column!r}: it says of which partition they are")
+            found = pa.table({"value": values, "sequence": batch.columns[0]}).group_by("value")
+            for row in found.aggregate([("sequence", "max")]).to_pylist():
+                name = str(row["value"])
+                highest[name] = max(row["sequence_max"], highest.get(name, row["sequence_max"]))
+        return highest
+
+    def hold_above(self, sequence: int | None) -> None:
+        """Rows with a higher sequence, or all without one, are moved from `runs` to `held`."""
+        if sequence is None:
+            self.runs, self.held = [], self.runs
+            return
+        bound = self.packing.highest_of(sequence, len(self.by))
+        self.runs, self.held = split_at(self.runs, bound, self._sequences)
 
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The lowest and the highest sequence; None if there are no rows."""
@@ -118,13 +145,18 @@ class ArrowSpool:
 
     def in_order(self) -> Iterator[Any]:
         """Record batches, in order. OrderError at the first two rows that have the same sequence."""
+        yield from self._in_order(self.runs)
+
+    def held_in_order(self) -> Iterator[Any]:
+        """The same of what is held."""
+        yield from self._in_order(self.held)
+
+    def _sequences(self, batch: _Batch, start: int, stop: int) -> Sequences:
+        return batch.sequences(self.packing, start, stop)
+
+    def _in_order(self, runs: list[NaturalRun[_Batch]]) -> Iterator[Any]:
         rows_wide = max(1, STEP_BYTES // max(1, self._end // max(1, self.row_count)))
-        steps = merge_steps(
-            self.runs,
-            lambda batch, start, stop: batch.sequences(self.packing, start, stop),
-            step_rows=min(STEP_ROWS, rows_wide),
-        )
-        for step in steps:
+        for step in merge_steps(runs, self._sequences, step_rows=min(STEP_ROWS, rows_wide)):
             if step.repeats:
                 raise OrderError(
                     f"{step.repeats + 1} rows or more share a sequence ({', '.join(self.by)}), so their order is not "

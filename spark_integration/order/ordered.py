@@ -6,13 +6,13 @@ only how many runs there are to merge.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_integration.order.arrow_rows import arrow_messages, arrow_schema
 from spark_integration.order.arrow_spool import ArrowSpool
 from spark_integration.order.errors import OrderError
+from spark_integration.order.hold_back import HoldBack
 from spark_integration.order.sequence import column_names
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-_log = logging.getLogger(__name__)
-
 
 def ordered(
     write: Callable[[Iterator[Any], int], object],
     *,
     by: str | Sequence[str] = "sequence",
     directory: Path | None = None,
+    partition: str | None = None,
+    partitions: int = 0,
 ) -> Callable[[DataFrame, int], None]:
     """For `writeStream.foreachBatch(ordered(write, by="sequence"))`.
 
@@ -39,10 +39,17 @@ def ordered(
     `by` is a whole number, date or timestamp that no two rows share; or two columns, the second for rows that were
     made of one. `directory` is where a batch waits on disk.
 
+    For a source of several partitions under one sequence: the column `partition` says of which one a row is, and there
+    are `partitions` of them. Inside each the sequence ascends. Rows above what the slowest one has given are held back
+    to the next batch, in the query's checkpoint.
+
     OrderError ends the query: two rows share a sequence, a row has none, or a batch begins before the end of the one
-    before it.
+    before it; with `partitions`, ten million rows wait for one of them.
     """
-    return OrderedWriter(write, column_names(by), directory)
+    if (partition is None) != (partitions < 1):
+        raise OrderError("partition= names the column, and partitions= says how many there are: give both, or neither")
+    hold_back = HoldBack(column=partition, partitions=partitions) if partition is not None else None
+    return OrderedWriter(write, column_names(by), directory, hold_back)
 
 
 @dataclass(slots=True)
@@ -52,8 +59,7 @@ class OrderedWriter:
     write: Callable[[Iterator[Any], int], object]
     by: tuple[str, ...]
     directory: Path | None = None
-    sorts_first: bool = False
-    """Tasks sort their rows, because a batch came with too many runs."""
+    hold_back: HoldBack | None = None
     _last_batch: int = -1
     _end: tuple[int, ...] | None = None
     """Of the batches before the last one."""
@@ -62,21 +68,22 @@ class OrderedWriter:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         spool = ArrowSpool(arrow_schema(frame), self.by, self.directory)
         try:
-            rows = frame.sortWithinPartitions(*self.by) if self.sorts_first else frame
-            for message in arrow_messages(rows):
-                spool.add(message)
-            spool.cut()
-            self._check_follows(spool, batch_id)
+            if self.hold_back is None:
+                self._fill(spool, frame)
+                self._check_follows(spool, batch_id)
+            else:
+                files = self.hold_back.files(frame.sparkSession)
+                before = self.hold_back.take(files, batch_id, spool)
+                self._fill(spool, frame)
+                self.hold_back.keep(files, batch_id, spool, self.hold_back.hold(before, batch_id, spool))
             self.write(spool.in_order(), batch_id)
-            if spool.sorted_batches and not self.sorts_first:
-                self.sorts_first = True
-                _log.warning(
-                    "ordered: the tasks of batch %d gave out rows in short runs, as after repartition(n); from now on "
-                    "each task sorts its own rows first",
-                    batch_id,
-                )
         finally:
             spool.close()
+
+    def _fill(self, spool: ArrowSpool, frame: DataFrame) -> None:
+        for message in arrow_messages(frame):
+            spool.add(message)
+        spool.cut()
 
     def _check_follows(self, spool: ArrowSpool, batch_id: int) -> None:
         if batch_id != self._last_batch:  # else the same one again, after a failure
@@ -89,8 +96,9 @@ class OrderedWriter:
             raise OrderError(
                 f"batch {batch_id} begins with sequence {_told(first)}, and a batch before it ended with "
                 f"{_told(self._end)}: the sequence {self.by[0]!r} does not grow from batch to batch. A source with "
-                "several partitions numbers each of them by itself: there is no total order then, only one per "
-                "partition or key, for which there is preserve_order()."
+                "several partitions that numbers each of them by itself has no total order, only one per partition "
+                "or key, for which there is preserve_order(); with one sequence over all of them, name them: "
+                "partition=, partitions=."
             )
         self._last_end = last
 

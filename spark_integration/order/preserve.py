@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from spark_integration.order.errors import OrderError
 from spark_integration.order.plan_verdict import NodeVerdict, PlanVerdict, Rows, Source, verdict_of
+from spark_integration.order.running_query import running_query
 from spark_integration.order.verdict_text import as_text
 from spark_integration.pyspark_private import (
     execution_of,
@@ -18,7 +19,6 @@ from spark_integration.pyspark_private import (
     is_frame,
     is_query,
     last_execution,
-    running_batch,
 )
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class OrderCheck:
             if frame.isStreaming:
                 found = self._of_text(explained(session, execution))
             else:
-                batch = _batch_of(session)
+                running = running_query(session)
+                batch = running.lastExecution() if running is not None else None
                 before = self._of_text(batch.executedPlan().toString()) if batch is not None else None
                 if before is not None and not before.is_kept:
                     return before
@@ -199,12 +200,6 @@ def _session_of(query: StreamingQuery) -> SparkSession:
     if session is None:
         raise OrderError(f"no session is active in this thread: preserve_order(query {query.id}) needs one")
     return session
-
-
-def _batch_of(session: SparkSession) -> Any:
-    """The execution of the micro-batch in whose foreachBatch function this is called; None elsewhere."""
-    query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
-    return None if query is None else running_batch(session, query)
 
 
 @contextlib.contextmanager

@@ -61,6 +61,10 @@ class Packing:
         sequence, part = columns
         return (sequence - self.base) * self.parts + (part - self.part_base)
 
+    def highest_of(self, sequence: int, columns: int) -> int:
+        """What no row with this sequence is above. Perhaps beyond 64 bits."""
+        return sequence if columns == 1 else (sequence - self.base + 1) * self.parts - 1
+
     def told(self, number: int, columns: int) -> tuple[int, ...]:
         """The sequence, and the part, again."""
         if columns == 1:

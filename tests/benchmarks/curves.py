@@ -32,6 +32,8 @@ class Chart:
     unit_of_x: str = ""
     note: str = ""
     """How it was measured, and what in it is a stand-in."""
+    distribution: bool = False
+    """x is per cent: drawn with x upwards and y across, as distributions are."""
 
     def read_x(self, x: float) -> str:
         """A place on the x axis as a person says it."""

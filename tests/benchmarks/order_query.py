@@ -50,6 +50,8 @@ class OrderRun:
     rows_per_second: int = 0
     seconds: float = 10.0
     cycles: int = 50
+    last_cycles: int = 0
+    """Of the operator after the rebalance; 0: as the others."""
     parallelism: int = 2
     warm_up: int = 2
 
@@ -100,7 +102,12 @@ def query_of(spark: SparkSession, run: OrderRun) -> DataFrame:
         source = spark.readStream.format("rate").option("rowsPerSecond", run.rows_per_second)
     else:
         source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", run.rows_per_batch)
-    rows = pipeline(source.option("numPartitions", SOURCE_TASKS).load(), cycles=run.cycles, parallelism=run.parallelism)
+    rows = pipeline(
+        source.option("numPartitions", SOURCE_TASKS).load(),
+        cycles=run.cycles,
+        last_cycles=run.last_cycles or run.cycles,
+        parallelism=run.parallelism,
+    )
     if run.way != WINDOW:
         return rows
     collected = sql.sort_array(sql.collect_list(sql.struct("value", "timestamp", "first", "second"))).alias("rows")

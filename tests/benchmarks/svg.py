@@ -6,7 +6,7 @@ Colours are given by classes, with a second set for readers whose system is dark
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
@@ -56,25 +56,29 @@ class Bar:
 
 
 def line_chart(chart: Chart) -> str:
-    """Lines from zero upwards, x logarithmic where it spans more than a factor of ten."""
+    """Lines from zero upwards, x logarithmic where it spans more than a factor of ten; a distribution with per cent
+    upwards."""
     assert len(chart.curves) <= CURVES_MAX
-    places = sorted({x for curve in chart.curves for x, _ in curve.points})
-    top = nice_top(max(y for curve in chart.curves for _, y in curve.points))
-    across = _scale(places)
+    curves, names = chart.curves, (chart.x, chart.y)
+    if chart.distribution:
+        curves = tuple(replace(curve, points=tuple((y, x) for x, y in curve.points)) for curve in curves)
+        names = (chart.y, chart.x)
+    places = sorted({x for curve in curves for x, _ in curve.points})
+    top = nice_top(max(y for curve in curves for _, y in curve.points))
+    labels, across = _even_scale(places) if chart.distribution else _scale(places)
     parts = [_text(LEFT, 22, chart.title, "title")]
     for tick in range(TICKS + 1):
         value = top * tick / TICKS
         y = _height(value, top)
         parts.append(_line(LEFT, y, WIDTH - RIGHT, y, "grid"))
         parts.append(_text(LEFT - 8, y + 4, short(value), "small", anchor="end"))
-    labels = places if len(places) <= 2 * TICKS else places[:: len(places) // TICKS]
     parts += [_text(across[x], HEIGHT - BOTTOM + 18, chart.read_x(x), "small", anchor="middle") for x in labels]
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 36, chart.x, "small", anchor="middle"))
-    parts.append(_text(LEFT, TOP - 6, chart.y, "small"))
-    for number, curve in enumerate(chart.curves):
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 36, names[0], "small", anchor="middle"))
+    parts.append(_text(LEFT, TOP - 6, names[1], "small"))
+    for number, curve in enumerate(curves):
         parts += _curve(curve, number, across, top)
-    if len(chart.curves) > 1:
-        parts += _legend([curve.name for curve in chart.curves])
+    if len(curves) > 1:
+        parts += _legend([curve.name for curve in curves])
     return _document(WIDTH, HEIGHT, chart.title, parts)
 
 
@@ -116,13 +120,21 @@ def short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _scale(places: list[float]) -> dict[float, float]:
-    """Where on the page each x lies."""
+def _scale(places: list[float]) -> tuple[list[float], dict[float, float]]:
+    """Which x are labelled, and where on the page each lies."""
     logarithmic = places[0] > 0 and places[-1] / places[0] > 10
     values = [math.log(x) if logarithmic else x for x in places]
     span = (values[-1] - values[0]) or 1.0
     room = WIDTH - RIGHT - 40 - LEFT - 30
-    return {x: LEFT + 30 + room * (value - values[0]) / span for x, value in zip(places, values, strict=True)}
+    labels = places if len(places) <= 2 * TICKS else places[:: len(places) // TICKS]
+    return labels, {x: LEFT + 30 + room * (value - values[0]) / span for x, value in zip(places, values, strict=True)}
+
+
+def _even_scale(places: list[float]) -> tuple[list[float], dict[float, float]]:
+    """The same from zero on, labelled at round numbers."""
+    top = nice_top(places[-1])
+    labels = [top * tick / TICKS for tick in range(TICKS + 1)]
+    return labels, {x: LEFT + (WIDTH - RIGHT - LEFT) * x / top for x in (*labels, *places)}
 
 
 def _height(value: float, top: float) -> float:

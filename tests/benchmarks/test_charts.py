@@ -108,6 +108,23 @@ def test_points_lie_where_their_values_are() -> None:
     assert y[0] > y[2]  # upwards
 
 
+def test_a_distribution_has_per_cent_upwards_and_round_numbers_across() -> None:
+    curves = tuple(
+        Curve(name=name, points=((1.0, 400.0 + more), (50.0, 800.0 + more), (99.0, 1900.0)))
+        for name, more in (("a", 0), ("b", 9))
+    )
+    chart = replace(CHART, curves=curves, unit_of_x="", x="per cent", y="ms", distribution=True)
+    root = ElementTree.fromstring(line_chart(chart))
+    across = {"0", "400", "800", "1,200", "1,600", "2,000"}
+    words = [str(element.text) for element in root.iter() if element.tag.endswith("text")]
+    assert [word for word in words if word in across] == ["0", "0", "400", "800", "1,200", "1,600", "2,000"]
+    circles = [element for element in root.iter() if element.tag.endswith("circle")]
+    x, y = ([float(circle.get(name, "")) for circle in circles[:3]] for name in ("cx", "cy"))
+    assert x[1] - x[0] == pytest.approx((x[2] - x[0]) * 4 / 15, abs=0.2)
+    assert y[0] - y[1] == pytest.approx(y[1] - y[2], abs=0.2)
+    assert y[0] > y[2]
+
+
 def test_one_point_can_be_drawn() -> None:
     ElementTree.fromstring(line_chart(replace(CHART, curves=(Curve(name="a", points=((5.0, 0.0),)),))))
 

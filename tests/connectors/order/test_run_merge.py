@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.order.natural_runs import MARK_ROWS, RunCutter, overlapping, starts_of_runs
+from connectors.order.natural_runs import MARK_ROWS, RunCutter, overlapping, split_at, starts_of_runs
 from connectors.order.run_merge import merge_steps, part_rows, rows_at_once
 
 if TYPE_CHECKING:
@@ -51,9 +51,11 @@ class Rows:
         self.held_max = max(self.held_max, self.held)
         return array([row[0] for row in self.blocks[place][start:stop]])
 
-    def merged(self, step_rows: int = 1024) -> Iterator[tuple[int, int, int]]:
+    def merged(
+        self, step_rows: int = 1024, runs: Sequence[NaturalRun[int]] | None = None
+    ) -> Iterator[tuple[int, int, int]]:
         self.repeats = 0
-        for step in merge_steps(self.runs(), self.sequences_of, step_rows=step_rows):
+        for step in merge_steps(self.runs() if runs is None else runs, self.sequences_of, step_rows=step_rows):
             rows = [row for piece in step.pieces for row in self.blocks[piece.place][piece.start : piece.stop]]
             self.held -= len(rows)
             self.repeats += step.repeats
@@ -122,19 +124,33 @@ def test_one_sequence_in_many_parts_comes_together() -> None:
     assert rows.repeats == 1199
 
 
+def everything_of(tasks: list[list[Block]]) -> list[tuple[int, int, int]]:
+    """In order."""
+    return sorted(
+        (sequence, task, number)
+        for task, blocks in enumerate(tasks)
+        for number, sequence in enumerate(sequence for block in blocks for sequence in block)
+    )
+
+
 block = st.lists(st.integers(-9, 9), max_size=6) | st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4)
 tasks = st.lists(st.lists(block, max_size=4), max_size=5)
 
 
 @given(tasks)
 def test_any_rows(tasks: list[list[Block]]) -> None:
-    rows = Rows(tasks)
-    everything = [
-        (sequence, task, number)
-        for task, blocks in enumerate(tasks)
-        for number, sequence in enumerate(sequence for block in blocks for sequence in block)
-    ]
-    assert list(rows.merged()) == sorted(everything)
+    assert list(Rows(tasks).merged()) == everything_of(tasks)
+
+
+@given(tasks, st.integers(-10, 10))
+def test_any_rows_up_to_a_bound_and_above_it(tasks: list[list[Block]], bound: int) -> None:
+    rows, everything = Rows(tasks), everything_of(tasks)
+    runs = rows.runs()
+    low, high = split_at(runs, bound, rows.sequences_of)
+    rows.held = 0
+    assert list(rows.merged(runs=low)) == [row for row in everything if row[0] <= bound]
+    assert list(rows.merged(runs=high)) == [row for row in everything if row[0] > bound]
+    assert sum(run.count for run in (*low, *high)) == len(everything)
 
 
 @given(st.integers(1, 40), st.integers(1, 3000), st.integers(1, 2000), st.randoms(use_true_random=False))

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
@@ -49,7 +50,9 @@ def stream(spark: SparkSession) -> Callable[..., DataFrame]:
     return of
 
 
-def run_batches(frame: DataFrame, function: Callable[[Any, int], object], batches: int = 2) -> None:
+def run_batches(
+    frame: DataFrame, function: Callable[[Any, int], object], batches: int = 2, checkpoint: Path | None = None
+) -> None:
     """Until so many batches were given to the function, or the query failed, which is raised."""
     seen = 0
 
@@ -59,7 +62,7 @@ def run_batches(frame: DataFrame, function: Callable[[Any, int], object], batche
         seen += 1
 
     with tempfile.TemporaryDirectory() as folder:
-        query = frame.writeStream.foreachBatch(counted).option("checkpointLocation", folder).start()
+        query = frame.writeStream.foreachBatch(counted).option("checkpointLocation", str(checkpoint or folder)).start()
         deadline = time.monotonic() + SECONDS_MAX
         while seen < batches and query.isActive and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -24,6 +24,8 @@ KEYS: Final = 7
 Row = tuple[int, int, int]
 """Sequence, part, key."""
 BY: Final = ("sequence", "part")
+JOINS: Final = ("broadcast", "merge", "shuffle_hash")
+"""How the rows meet a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ class Operator:
                 return rows.repartitionByRange(self.number, "sequence")
             case "coalesce":
                 return rows.coalesce(self.number)
+            case "union":
+                return rows.filter("key < 3").union(rows.filter("key >= 3"))
+            case "join":
+                table = rows.sparkSession.range(1, KEYS).selectExpr("id AS key")
+                return rows.join(table.hint(JOINS[self.number % len(JOINS)]), "key").select("sequence", "part", "key")
             case "sort by key":
                 return rows.sortWithinPartitions("key")
             case "sort":
@@ -69,6 +76,8 @@ class Operator:
                 return [(sequence, part, (key * 3 + self.number) % KEYS) for sequence, part, key in rows]
             case "filter":
                 return [row for row in rows if (row[0] + row[2]) % (self.number + 1)]
+            case "join":
+                return [row for row in rows if row[2]]
             case "flatMap":
                 return [(sequence, part * 2 + pos, key) for sequence, part, key in rows for pos in (0, 1)]
             case _:
@@ -80,10 +89,10 @@ def _as_they_come(group: Any) -> Any:
 
 
 QUICK: Final = ("map", "rename", "filter", "flatMap", "repartition", "by key", "by sequence", "by range", "coalesce")
-OPERATORS: Final = (*QUICK, "sort by key", "sort", "per key")
+OPERATORS: Final = (*QUICK, "union", "join", "sort by key", "sort", "per key")
 chains = st.lists(
     st.builds(Operator, st.sampled_from([*QUICK, *OPERATORS]), st.integers(1, 5)), min_size=1, max_size=5
-).filter(lambda chain: sum(one.name == "per key" for one in chain) <= 1)
+).filter(lambda chain: sum(one.name in {"per key", "union"} for one in chain) <= 1)
 
 
 def source(spark: SparkSession, partitions: int, *, keys_together: bool) -> DataFrame:

@@ -6,6 +6,7 @@ On executors in processes of their own, with sorts that are forced to spill, ada
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -211,3 +212,18 @@ def test_what_is_run_again_is_in_the_same_order(spark: SparkSession, tmp_path: P
     frame = rows_of(spark, 6).repartition(4).mapInArrow(broken_once(tmp_path / "once", how), "sequence long, key long")
     assert in_total_order(frame) == list(range(ROWS))
     assert (tmp_path / "once").exists()
+
+
+def test_keys_stay_in_order_when_an_executor_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    """What the switch passes, with blocks that are made again on another executor while they are read."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    one_key = [spark.range(key, ROWS, 4, 1).selectExpr("id AS sequence", "id % 4 AS key") for key in range(4)]
+    moved = functools.reduce(lambda one, other: one.union(other), one_key).repartition(3, "key")
+    broken = broken_once(tmp_path / "once", _kill_the_executor)
+    frame = preserve_order(moved.mapInArrow(broken, "sequence long, key long"), key="key", source="keys")
+    rows = frame.toPandas()
+    assert (tmp_path / "once").exists()
+    assert sorted(rows["sequence"]) == list(range(ROWS))
+    assert count_violations(rows, key="key") == 0

@@ -50,6 +50,9 @@ USEFUL: dict[str, tuple[bool, list[Operator]]] = {
     "by key, then sort": (False, [Operator("by key", 4), Operator("sort", 1)]),
     "by key, from keys": (True, [Operator("filter", 3), Operator("by key", 4), Operator("flatMap", 1)]),
     "twice by key, from keys": (True, [Operator("by key", 2), Operator("rename", 1), Operator("by key", 5)]),
+    "a table in each task": (False, [Operator("join", 3), Operator("flatMap", 1)]),
+    "a union of two parts": (True, [Operator("union", 1)]),
+    "a table by key, then sort": (False, [Operator("join", 1), Operator("sort", 1)]),
     "function of a key": (False, [Operator("per key", 1)]),
     "function of a key after another order": (False, [Operator("repartition", 4), Operator("per key", 1)]),
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,6 +66,63 @@ def test_rows_of_one_row_are_told_apart_by_a_part(stream: Stream) -> None:
     assert seen == [(number // 2, number % 2) for number in range(len(seen))]
     with pytest.raises(Exception, match="name a column that tells them apart"):
         run_batches(frame, ordered(write, by="sequence"))
+
+
+def test_a_join_of_two_streams_is_ordered_by_the_later_row(stream: Stream) -> None:
+    """Spark gives a pair out when its second row comes: the higher sequence of both grows from batch to batch."""
+    left = stream().filter("sequence % 3 = 0").withColumnRenamed("sequence", "bid")
+    right = stream().filter("sequence % 3 = 1").withColumnRenamed("sequence", "ask")
+    joined = left.join(right, "key")
+    batches: dict[int, list[tuple[int, int]]] = {}
+
+    def as_they_come(rows: DataFrame, number: int) -> None:
+        batches[number] = [(row["bid"], row["ask"]) for row in rows.collect()]
+
+    def write(given: Iterator[Any], number: int) -> None:
+        batches[number] = [(row["bid"], row["ask"]) for batch in given for row in batch.to_pylist()]
+
+    def pairs(of: int) -> list[tuple[int, int]]:
+        rows = range(60 * of)
+        return [(bid, ask) for bid in rows if bid % 3 == 0 for ask in rows if ask % 3 == 1 and bid % 5 == ask % 5]
+
+    run_batches(joined, as_they_come)
+    come = [pair for number in sorted(batches) for pair in batches[number]]
+    assert sorted(come) == pairs(len(batches))
+    assert come != sorted(come)
+    assert min(batches[1]) < max(batches[0]), "no side keeps its order from batch to batch"
+    with pytest.raises(OrderError, match=r"StreamingSymmetricHashJoin.*the left side's rows first"):
+        preserve_order(joined, sequence="bid", key="key")
+    with pytest.raises(Exception, match="does not grow from batch to batch"):
+        run_batches(joined, ordered(write, by=("bid", "ask")))
+    batches.clear()
+    later = joined.selectExpr("bid", "ask", "greatest(bid, ask) AS later", "least(bid, ask) AS earlier")
+    run_batches(later, ordered(write, by=("later", "earlier")))
+    given = [pair for number in sorted(batches) for pair in batches[number]]
+    assert given == sorted(pairs(len(batches)), key=lambda pair: (max(pair), min(pair)))
+
+
+def test_joins_with_tables_are_passed_where_the_streamed_side_keeps_its_order(
+    stream: Stream, spark: SparkSession
+) -> None:
+    names = spark.range(5).selectExpr("id AS key", "'n' || id AS name")
+
+    def judged(how: str, kind: str = "inner", **more: Any) -> DataFrame:
+        return preserve_order(stream().join(names.hint(how), "key", kind), key="key", **more)
+
+    for kind in ("inner", "left", "left_semi", "left_anti"):
+        judged("broadcast", kind)
+        judged("shuffle_hash", kind, source="keys")
+    with pytest.raises(OrderError, match="the blocks of several tasks come in any order"):
+        judged("shuffle_hash")
+    with pytest.raises(OrderError, match="stable only until it spills"):
+        judged("merge", source="keys")
+    seen: list[int] = []
+
+    def write(batches: Iterator[Any], _: int) -> None:
+        seen.extend(one for batch in batches for one in batch.column("sequence").to_pylist())
+
+    run_batches(stream().join(names.hint("merge"), "key"), ordered(write))
+    assert seen == list(range(len(seen)))
 
 
 def test_what_a_sequence_is_not(stream: Stream) -> None:
@@ -199,6 +258,37 @@ def test_functions_of_a_key_get_their_rows_in_order(spark: SparkSession) -> None
         assert preserve_order(frame, key="key") is frame
     finally:
         spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def test_the_examples_of_the_document_run(spark: SparkSession, tmp_path: Path) -> None:
+    """One after the other, as a reader types them."""
+    text = (Path(__file__).parents[3] / "docs/order.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"spark": spark, "__name__": "__main__"}
+    try:
+        for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            exec(code.replace("/data/", f"{tmp_path}/"), names)
+        for query in (names["ledger"], names["orders"]):
+            while query.isActive and (query.lastProgress or {"batchId": 0})["batchId"] < 2:
+                time.sleep(0.1)
+            assert query.exception() is None
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+    rows = [json.loads(line) for batch in (0, 1) for line in (tmp_path / f"ledger-{batch}.jsonl").open()]
+    assert [(row["sequence"], row["price"]) for row in rows] == [(number, number * 1.5) for number in range(2000)]
+    latest = spark.read.parquet(str(tmp_path / "orders")).filter("sequence < 2000")
+    assert sorted(row["sequence"] for row in latest.collect()) == [
+        995,
+        996,
+        997,
+        998,
+        999,
+        1995,
+        1996,
+        1997,
+        1998,
+        1999,
+    ]
 
 
 def test_violations_are_counted(stream: Stream, spark: SparkSession) -> None:
