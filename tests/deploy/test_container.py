@@ -1,4 +1,4 @@
-"""The image: no container engine runs here, so its steps are run as scripts, and its command without rights."""
+"""The image in seconds: its steps are run as scripts, and its command without rights. By an engine: test_image.py."""
 
 from __future__ import annotations
 
