@@ -30,7 +30,13 @@ CONTENTS = {
         "docs/connectors.md",
         "docs/order.md",
     ),
-    "Run it": ("docs/operations.md", "docs/journal-service.md", "docs/going-back.md", "docs/metrics.md"),
+    "Run it": (
+        "docs/operations.md",
+        "docs/journal-service.md",
+        "docs/going-back.md",
+        "docs/metrics.md",
+        "deploy/README.md",
+    ),
     "Reference": (
         "docs/api.md",
         "docs/json.md",
