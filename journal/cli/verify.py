@@ -11,12 +11,13 @@ import click
 from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.views import LogView, log_access, open_log, unread_members
+from journal.cli.views import LogView, log_access, open_log, open_service, unread_members
 from journal.copies.promise import Verdict
 from journal.copies.verification import CopyReport, bytes_to_verify, judge_reports, verify_copy
 from journal.errors import JournalCode, JournalError
 from journal.files.plain_directory import plan_files, write_files
 from journal.files.plain_tree import open_plain_tree
+from journal.records.change import RESTORED
 from journal.records.moments import Now
 from sos_client.command.output import BAD, DOUBTFUL, GOOD, count_text, note, print_json, progress, size_text
 from sos_client.command.running import finish, run_async
@@ -25,7 +26,9 @@ from sos_client.wire.errors import ExitCode
 
 if TYPE_CHECKING:
     from journal.copies.volume_reader import VolumeReader
+    from journal.files.plain_directory import Plan
     from journal.records.location import Location
+    from journal.volume import MarkValue
 
 COLOUR_OF = {Verdict.OK: GOOD, Verdict.WARNING: DOUBTFUL, Verdict.FAILURE: BAD}
 _EXIT_OF = {
@@ -37,7 +40,7 @@ _EXIT_OF = {
 
 @click.command()
 @click.argument("location", type=LocationType())
-@click.option("--restore", is_flag=True, help="Also restore everything into a scratch directory, and compare.")
+@click.option("--restore", is_flag=True, help="Also restore all of it into scratch, and compare; its page says when.")
 @click.option("--spark", is_flag=True, help="Also check Spark's checkpoints: offsets, commits, state files.")
 @style_options
 @access_options
@@ -77,17 +80,21 @@ async def _verify(location: Location, restore: bool, spark: bool, style: Style, 
                     f"{click.style(finding.verdict.name, fg=COLOUR_OF[finding.verdict])}: {printable(finding.what)}"
                 )
         if restore or spark:
-            codes.append(await _contents(reader, location, style, restore=restore, spark=spark))
+            codes.append(await _contents(reader, location, (style, access), restore=restore, spark=spark))
     finish(max(codes, key=_badness))
 
 
-async def _contents(reader: VolumeReader, location: Location, style: Style, *, restore: bool, spark: bool) -> ExitCode:
+async def _contents(
+    reader: VolumeReader, location: Location, options: tuple[Style, Access], *, restore: bool, spark: bool
+) -> ExitCode:
     """What the log adds up to. If damage is in the way, that is the verdict, whatever reading it ends with."""
     codes = [ExitCode.DONE]
+    style, access = options
     try:
         view = LogView(reader, await reader.image(Now()))
         if restore:
-            await _restore_in_scratch(view, location, style)
+            plan = await _restore_in_scratch(view, location, style)
+            await _note_as_restored(access, location, plan)
         for root, diagnosis in (await diagnoses(view, location) if spark else {}).items():
             codes.append(EXIT_OF[diagnosis.severity])
             if style.json:
@@ -106,7 +113,21 @@ def _badness(code: ExitCode) -> int:
     return (ExitCode.DONE, ExitCode.WARNING, ExitCode.DAMAGED).index(code)
 
 
-async def _restore_in_scratch(view: LogView, location: Location, style: Style) -> None:
+async def _note_as_restored(access: Access, location: Location, plan: Plan) -> None:
+    """In the volume's log, for its page, if a service is named and lets us."""
+    if not access.services:
+        return
+    values: dict[str, MarkValue] = {
+        RESTORED: location.path or "/", f"{RESTORED}_files": len(plan.files), f"{RESTORED}_bytes": plan.bytes
+    }  # fmt: skip
+    try:
+        async with open_service(access, location.volume) as service:
+            await service.mark(values, operation=service.new_operation())
+    except JournalError as error:
+        note(f"warning: that it was restored is not noted in the volume: {error.message}")
+
+
+async def _restore_in_scratch(view: LogView, location: Location, style: Style) -> Plan:
     """Write all files, and read them back. Damage ends it with an error that names the file's bytes."""
     with tempfile.TemporaryDirectory(prefix="sos-journal-verify-") as scratch, open_plain_tree(Path(scratch)) as tree:
         plan = plan_files([status async for status in view.walk(location.path)], location.path)
@@ -116,6 +137,7 @@ async def _restore_in_scratch(view: LogView, location: Location, style: Style) -
         print_json({"restored_files": len(plan.files), "restored_bytes": plan.bytes})
     else:
         click.echo(f"restored {count_text(len(plan.files), 'file')}, {size_text(plan.bytes)}, into scratch: all equal")
+    return plan
 
 
 def report_json(report: CopyReport) -> dict[str, object]:

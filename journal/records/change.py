@@ -26,6 +26,11 @@ MARK_TEXT_BYTES_MAX: Final = 1024 - 128
 assert MARK_VALUES_MAX * (MARK_KEY_BYTES_MAX + MARK_TEXT_BYTES_MAX) <= META_BYTES_MAX
 
 
+RESTORED: Final = "restored"
+"""A mark with this name says which path `sos-journal verify --restore` has restored and compared; with it stand
+`restored_files` and `restored_bytes`."""
+
+
 def _checked_marks(value: Mapping[str, MarkValue]) -> dict[str, MarkValue]:
     if not 1 <= len(value) <= MARK_VALUES_MAX:
         raise ProtocolError(f"1 to {MARK_VALUES_MAX} marks are expected")

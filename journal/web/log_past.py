@@ -15,7 +15,9 @@ from journal.checkpoint.layout import batch_of
 from journal.owner.query_facts import BatchTimes
 from journal.records.change import (
     CONTENT_KINDS,
+    RESTORED,
     ClaimChange,
+    MarkChange,
     ReleaseChange,
     content_path,
     decode_change,
@@ -23,10 +25,11 @@ from journal.records.change import (
 from journal.records.record import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from journal.copies.volume_reader import VolumeReader
     from journal.records.record import Record
+    from journal.volume import MarkValue
 
 BATCHES_MAX: Final = 20_000
 """Of all queries of a volume together; the oldest are left out."""
@@ -35,7 +38,7 @@ RECORDS_AT_ONCE: Final = 50
 QUIET_PAUSE_SECONDS: Final = 0.005
 BUSY_PAUSE_SECONDS: Final = 0.2
 """After each of this many records: a quarter of a per cent of the processor while many batches are written."""
-_LOOKED_AT: Final = CONTENT_KINDS | {Kind.CLAIM, Kind.RELEASE}
+_LOOKED_AT: Final = CONTENT_KINDS | {Kind.CLAIM, Kind.RELEASE, Kind.MARK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +50,24 @@ class Happened:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreProof:
+    """When somebody has restored what the log keeps, and compared it; `path` is "/" for all of the volume."""
+
+    time_ms: int
+    path: str
+    files: int
+    bytes: int
+
+
 @dataclass(slots=True)
 class LogPast:
     """What was read so far."""
 
     batches: dict[str, dict[int, BatchTimes]] = field(default_factory=dict)
     happened: list[Happened] = field(default_factory=list)
+    restored: RestoreProof | None = None
+    """The last one."""
     read_bytes: int = 0
     whole_bytes: int = 0
     version: int = 0
@@ -118,8 +133,20 @@ class LogPast:
                 self._happen(set(), header.time_ms, "claim", f"{path or '/'} by {application}")
             case ReleaseChange(path=path):
                 self._happen(set(), header.time_ms, "claim released", path or "/")
+            case MarkChange(values=values) if RESTORED in values:
+                self._note_restored(values, header.time_ms)
             case _:
                 pass
+
+    def _note_restored(self, values: Mapping[str, MarkValue], time_ms: int) -> None:
+        if self.restored is None or time_ms > self.restored.time_ms:
+            files, size = values.get(f"{RESTORED}_files", 0), values.get(f"{RESTORED}_bytes", 0)
+            self.restored = RestoreProof(
+                time_ms=time_ms,
+                path=str(values[RESTORED]),
+                files=files if isinstance(files, int) else 0,
+                bytes=size if isinstance(size, int) else 0,
+            )
 
     def _note_batch(self, path: str, time_ms: int) -> None:
         found = batch_of(path)

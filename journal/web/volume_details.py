@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -169,6 +169,7 @@ class VolumeDetails:
             "past": {
                 "oldest_lsn": oldest_lsn,
                 "oldest_ms": oldest_ms,
+                "restored": None if self._past.restored is None else asdict(self._past.restored),
                 "read_bytes": self._past.read_bytes,
                 "whole_bytes": self._past.whole_bytes,
                 "pins": [

@@ -107,6 +107,19 @@ async def test_what_the_page_shows_of_a_service(tmp_path: Path) -> None:
         assert len(query["batches"]) == 30
         assert found["details"][0]["room"]["queries"][0]["files"] == 91
 
+        assert found["details"][0]["past"]["restored"] is None
+        addresses = [
+            "--servers",
+            ",".join(one.address for one in cluster.servers),
+            "--service",
+            cluster.service.address,
+        ]
+        proof = [sys.executable, "-m", "journal", "verify", VOLUME, "--restore", *addresses]
+        await trio.run_process(proof, capture_stdout=True)
+        await seconds_until(web, lambda status: status["details"][0]["past"]["restored"] is not None, 20)
+        restored = (await status_of(web))["details"][0]["past"]["restored"]
+        assert (restored["path"], restored["files"]) == ("/", 91)
+
         dead = cluster.servers[0]
         dead.kill()
 
