@@ -67,7 +67,12 @@ def _serving_options(function: Verb) -> Verb:
 @click.option("--new", is_flag=True, help="Begin in a directory that has other files in it.")
 @SHARE_PORT_OPTION
 def serve_command(*, exit_with_fd: int | None, share_port: bool, new: bool, **flags: Any) -> None:
-    """Serve until SIGTERM. Prints `ready HOST:PORT` when it does; SIGHUP reloads settings, tokens, certificates."""
+    """Serve until SIGTERM. Prints `ready HOST:PORT` when it does; SIGHUP reloads settings, tokens, certificates.
+
+    \b
+    sos-server serve --root /var/lib/sos
+    sos-server --config /etc/sos/sos.toml
+    """
     load = partial(load_settings, Flags(**flags))
     root = load().root
     if not new:
@@ -104,7 +109,11 @@ def _check_ours(root: Path) -> None:
 def token_command(
     *, tokens: Path, name: str, namespaces: Sequence[str], rights: Sequence[str], days: float | None
 ) -> None:
-    """Make a token, add its hash to the tokens file, and print the token: once, it is kept nowhere."""
+    """Make a token, add its hash to the tokens file, and print the token: once, it is kept nowhere.
+
+    \b
+    sos-server token --tokens tokens.toml --name spark --namespace payments --right read
+    """
     expires = None if days is None else time.time() + days * SECONDS_PER_DAY
     granted = frozenset(Right(right) for right in rights)
     text, grant = new_token(name=name, namespaces=tuple(namespaces), rights=granted, expires=expires)
@@ -123,7 +132,11 @@ def token_command(
 @click.option("--root", type=PRESENT_DIRECTORY, required=True, help="Directory of a server that is not running.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object on standard output.")
 def check_command(*, root: Path, as_json: bool) -> None:
-    """Verify every byte that a server keeps, without starting it or changing anything."""
+    """Verify every byte that a server keeps, without starting it or changing anything.
+
+    \b
+    sos-server check --root /var/lib/sos
+    """
     with _told_about(root, owned="a server is running on this directory; stop it first"):
         report = run_async(_check, root)
     code = ExitCode.DONE if report.is_whole else ExitCode.DAMAGED

@@ -39,7 +39,11 @@ def readers_command() -> None:
 @style_options
 @access_options
 def list_readers(*, location: Location, style: Style, access: Access) -> None:
-    """Each reader, what it needs next, how far behind it is, and how far back it can be rewound."""
+    """Each reader, what it needs next, how far behind it is, and how far back it can be rewound.
+
+    \b
+    sos-connector readers list clicks --service s:7420
+    """
     run_async(_list, location.volume, style, access)
 
 
@@ -70,6 +74,9 @@ def remove_reader(*, location: Location, name: str, yes: bool, style: Style, acc
     """End a reader: what only it needed may be deleted then.
 
     A query that still runs registers again with its next batch, if what it needs is still there.
+
+    \b
+    sos-connector readers remove clicks q1 --service s:7420
     """
     run_async(_remove, location.volume, name, yes, style, access)
 

@@ -78,7 +78,11 @@ def receive_command(out: Path, **options: Any) -> None:
 @click.option("--out", type=FILE, required=True, help="The file of `sos-connector receive`.")
 @click.option("--log", "log_file", type=FILE, required=True, help="Its log of transactions.")
 def committed_command(out: Path, log_file: Path) -> None:
-    """Write the committed bytes of a sink's file to standard output. The sink may be running."""
+    """Write the committed bytes of a sink's file to standard output. The sink may be running.
+
+    \b
+    sos-connector committed --out rows.txt --log rows.log
+    """
     for path in (out, log_file):
         if not path.is_file():
             raise click.UsageError(f"{path} is not a file")

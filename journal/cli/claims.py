@@ -41,7 +41,11 @@ def claims() -> None:
 @style_options
 @access_options
 def list_claims(*, location: Location, style: Style, access: Access) -> None:
-    """The claims at the path and below."""
+    """The claims at the path and below.
+
+    \b
+    sos-journal claims list sos://payments --service s:7420
+    """
     run_async(_list, location, style, access)
 
 
@@ -65,6 +69,9 @@ def release(*, location: Location, below: bool, yes: bool, style: Style, access:
     """End the claim on a path, once the application that has it is over.
 
     A query that still runs goes on, but another writer is not kept out any more. Drivers from before it are.
+
+    \b
+    sos-journal claims release sos://payments/q1 --service s:7420
     """
     run_async(_release, location, (below, yes), style, access)
 

@@ -38,7 +38,11 @@ def members() -> None:
 @style_options
 @access_options
 def show(*, location: Location, style: Style, access: Access) -> None:
-    """Who keeps the volume, as its newest header says."""
+    """Who keeps the volume, as its newest header says.
+
+    \b
+    sos-journal members show payments --servers a:7400,b:7400,c:7400
+    """
     run_async(_show, location, style, access)
 
 
@@ -54,7 +58,11 @@ async def _show(location: Location, style: Style, access: Access) -> None:
 @style_options
 @access_options
 def add(*, location: Location, new: str, dry_run: bool, style: Style, access: Access) -> None:
-    """Let one more server keep the volume."""
+    """Let one more server keep the volume.
+
+    \b
+    sos-journal members add payments d:7400 --servers a:7400,b:7400,c:7400
+    """
     _change(location, Wish(joining=new), dry_run=dry_run, style=style, access=access)
 
 
@@ -66,7 +74,11 @@ def add(*, location: Location, new: str, dry_run: bool, style: Style, access: Ac
 @style_options
 @access_options
 def remove(*, location: Location, old: str, dry_run: bool, yes: bool, style: Style, access: Access) -> None:
-    """Let a server keep the volume no longer. Its copy stays where it is."""
+    """Let a server keep the volume no longer. Its copy stays where it is.
+
+    \b
+    sos-journal members remove payments c:7400 --servers a:7400,b:7400,c:7400
+    """
     if not (dry_run or yes):
         run_async(_ask_if_thin, location, access)
     _change(location, Wish(leaving=old), dry_run=dry_run, style=style, access=access)
@@ -90,7 +102,11 @@ async def _ask_if_thin(location: Location, access: Access) -> None:
 @style_options
 @access_options
 def replace(*, location: Location, old: str, new: str, dry_run: bool, style: Style, access: Access) -> None:
-    """Let another server take a server's place, which may be dead."""
+    """Let another server take a server's place, which may be dead.
+
+    \b
+    sos-journal members replace payments c:7400 d:7400 --servers a:7400,b:7400
+    """
     _change(location, Wish(joining=new, leaving=old), dry_run=dry_run, style=style, access=access)
 
 

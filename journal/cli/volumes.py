@@ -48,6 +48,9 @@ def list_volumes(*, style: Style, access: Access) -> None:
     """The volumes that the token may read, and who served each last.
 
     Exits with 12 if a server did not answer.
+
+    \b
+    sos-journal volumes list --servers a:7400,b:7400,c:7400
     """
     if not access.servers:
         raise refused(JournalCode.BAD_REQUEST, "say which servers to ask: --servers HOST:PORT,HOST:PORT,…")

@@ -157,6 +157,9 @@ def bench(
     """Measure durable appends: how many a second, and how long each takes until it is synced.
 
     The objects it makes are sealed and deleted afterwards, unless the server's retention keeps them.
+
+    \b
+    sos bench scratch --connections 16 --seconds 5
     """
     tally = Tally()
 

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 @connecting_options
 @json_option
 def ping(*, connecting: Connecting, as_json: bool) -> None:
-    """Ask whether the server is there, and how long an answer takes."""
+    """Ask whether the server is there, and how long an answer takes.
+
+    \b
+    sos ping --server a:7400
+    """
 
     async def run(client: SosClient) -> None:
         seconds = await client.ping()
@@ -86,7 +90,12 @@ def _state(info: ObjectInfo) -> str:
 @connecting_options
 @json_option
 def stat(*, place: Place, connecting: Connecting, as_json: bool) -> None:
-    """Say what is known of an object, or who has claimed a namespace."""
+    """Say what is known of an object, or who has claimed a namespace.
+
+    \b
+    sos stat payments
+    sos stat scratch/greeting
+    """
 
     async def run(client: SosClient) -> None:
         if place.object is None:
@@ -110,7 +119,11 @@ def stat(*, place: Place, connecting: Connecting, as_json: bool) -> None:
 @connecting_options
 @json_option
 def get(*, place: Place, offset: int, length: int | None, connecting: Connecting, as_json: bool) -> None:
-    """Write an object to standard output. With --json, what was read is told on standard error."""
+    """Write an object to standard output. With --json, what was read is told on standard error.
+
+    \b
+    sos get scratch/greeting > greeting
+    """
 
     async def run(client: SosClient) -> None:
         assert place.object is not None
@@ -146,7 +159,11 @@ def get(*, place: Place, offset: int, length: int | None, connecting: Connecting
 def tail(
     *, place: Place, bytes_back: int, offset: int | None, follow: bool, connecting: Connecting, as_json: bool
 ) -> None:
-    """Write the end of an object to standard output, and with -f what comes after it."""
+    """Write the end of an object to standard output, and with -f what comes after it.
+
+    \b
+    sos tail -f scratch/log
+    """
 
     async def run(client: SosClient) -> None:
         assert place.object is not None

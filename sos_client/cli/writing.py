@@ -59,6 +59,9 @@ def put(*, place: Place, epoch: int, holder: bytes, connecting: Connecting, as_j
 
     When the object has a part of it already, from a put that was cut short, only the rest is sent. When it has other
     bytes than those, it is left as it is, and that is an error.
+
+    \b
+    echo hello | sos put scratch/greeting
     """
     _transfer(transfers.put, place, epoch, holder, connecting, as_json=as_json)
 
@@ -69,7 +72,11 @@ def put(*, place: Place, epoch: int, holder: bytes, connecting: Connecting, as_j
 @connecting_options
 @json_option
 def append(*, place: Place, epoch: int, holder: bytes, connecting: Connecting, as_json: bool) -> None:
-    """Add standard input to the end of an object, which is made if there is none."""
+    """Add standard input to the end of an object, which is made if there is none.
+
+    \b
+    echo more | sos append scratch/log
+    """
     _transfer(transfers.append, place, epoch, holder, connecting, as_json=as_json)
 
 
@@ -94,7 +101,11 @@ def _transfer(
 @connecting_options
 @json_option
 def fence(*, place: Place, epoch: int | None, holder: bytes, connecting: Connecting, as_json: bool) -> None:
-    """Claim a namespace: from then on only writers under this claim are served."""
+    """Claim a namespace: from then on only writers under this claim are served.
+
+    \b
+    sos fence scratch
+    """
 
     async def run(client: SosClient) -> None:
         using = await client.use(place.namespace, create=True)
@@ -114,7 +125,11 @@ def fence(*, place: Place, epoch: int | None, holder: bytes, connecting: Connect
 @connecting_options
 @json_option
 def seal(*, place: Place, size: int | None, epoch: int, holder: bytes, connecting: Connecting, as_json: bool) -> None:
-    """Make an object immutable for ever."""
+    """Make an object immutable for ever.
+
+    \b
+    sos seal scratch/log
+    """
 
     async def run(client: SosClient) -> None:
         assert place.object is not None
@@ -134,7 +149,11 @@ def seal(*, place: Place, size: int | None, epoch: int, holder: bytes, connectin
 @connecting_options
 @json_option
 def rm(*, place: Place, seal_first: bool, epoch: int, holder: bytes, connecting: Connecting, as_json: bool) -> None:
-    """Delete a sealed object, once the server's retention allows it."""
+    """Delete a sealed object, once the server's retention allows it.
+
+    \b
+    sos rm --seal scratch/log
+    """
 
     async def run(client: SosClient) -> None:
         if place.object is None:

@@ -6,9 +6,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import click
 import pytest
 
+import connectors.cli
+import journal.cli
+import sos_client.cli
+import sos_server.cli
 from sos_client.command.output import ago_text
 from sos_client.command.parameters import Seconds
 from sos_client.serving.access import Right, append_token, new_token
@@ -16,7 +22,16 @@ from tests.journal.cli.conftest import Cli, RunMain, VolumeOnDisk, write_query
 from tests.journal.cli.servers import sos_servers
 from tests.system.server_process import ServerProcess
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 COMMANDS = Path(sys.executable).parent
+GROUPS = {
+    "sos": sos_client.cli.command,
+    "sos-server": sos_server.cli.command,
+    "sos-journal": journal.cli.command,
+    "sos-connector": connectors.cli.command,
+}
 
 
 def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -115,6 +130,25 @@ def test_every_command_completes_in_every_shell(program: str) -> None:
         assert f"_{program.replace('-', '_').upper()}_COMPLETE" in done.stdout
         if found := shutil.which(shell):
             assert subprocess.run([found, "-n"], input=done.stdout, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("program", GROUPS)
+def test_every_verb_shows_how_it_is_typed(program: str) -> None:
+    for name, verb in _verbs(GROUPS[program], program):
+        shown = f"{verb.help or ''}{verb.epilog or ''}"
+        assert "\b\n" in shown, name
+        assert name in shown.replace("sos-server --", "sos-server serve --"), name
+
+
+def _verbs(group: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(group, click.Group):
+        yield name, group
+        return
+    context = click.Context(group)
+    for verb in group.list_commands(context):
+        found = group.get_command(context, verb)
+        assert found is not None
+        yield from _verbs(found, f"{name} {verb}")
 
 
 def test_bash_is_told_the_verbs() -> None:
