@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from tests.json_contract.contract import PROGRAMS, SCHEMAS, schemas
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DOCUMENT = SCHEMAS.parents[2] / "docs" / "json.md"
+DOCUMENT_COLUMNS_MAX = 120
 HEAD = """\
 # JSON for programs
 
@@ -52,7 +54,7 @@ def document() -> str:
 
 
 def _part(title: str, schema: dict[str, Any]) -> list[str]:
-    lines = [f"### {title}", f"{schema['description']}\n"]
+    lines = [f"### {title}", _filled(schema["description"]) + "\n"]
     for kind in schema.get("anyOf", [schema]):
         if "title" in kind:
             lines.append(f"*{kind['title']}*\n")
@@ -61,6 +63,10 @@ def _part(title: str, schema: dict[str, Any]) -> list[str]:
         elif "$ref" in kind:
             lines.append(f"As [{_target(kind)}](#{_target(kind)}).\n")
     return lines
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, DOCUMENT_COLUMNS_MAX, break_long_words=False, break_on_hyphens=False)
 
 
 def _rows(schema: dict[str, Any], above: str) -> Iterator[str]:
