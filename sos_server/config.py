@@ -74,8 +74,8 @@ class StorageSection:
     quota_bytes: Annotated[
         int | None, Setting("what each namespace may hold; none: all there is", minimum=0, maximum=OFFSET_MAX)
     ] = None
-    objects_max: Annotated[int, Setting("objects of all namespaces together", minimum=1)] = 250_000
-    namespace_objects_max: Annotated[int, Setting("objects of one namespace", minimum=1)] = 150_000
+    objects_max: Annotated[int, Setting("objects of all namespaces together", minimum=1)] = 80_000
+    namespace_objects_max: Annotated[int, Setting("objects of one namespace", minimum=1)] = 50_000
     namespaces_max: Annotated[int, Setting("namespaces of the server", minimum=1)] = 10_000
     reserve_bytes: Annotated[int, Setting("appends are refused when the disk has less room", minimum=0)] = 16 << 20
     log_bytes_max: Annotated[

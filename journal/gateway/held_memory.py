@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-HELD_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Room for 40 connections with all that one may hold, and for thousands as they usually are."""
+HELD_BYTES_MAX: Final = 48 * 1024 * 1024
+"""Room for 16 connections with all that one may hold, and for thousands as they usually are."""
 HELD_BYTES_MIN: Final = 4 * 1024
 """Less is not counted: nearly every frame is smaller, and all connections together hold 16 MiB of it at most."""
 

@@ -33,11 +33,11 @@ class JournalSettings:
 
     segment_bytes_max: int = 32 << 20
     """A new owner reads the last segment from its beginning: a quarter of a second of work. Smaller: more names."""
-    unacknowledged_bytes_max: int = 64 << 20
+    unacknowledged_bytes_max: int = 32 << 20
     """What is written and not yet acknowledged lies in memory; beyond it, writes wait."""
     tail_bytes_max: int = 16 << 20
     """Acknowledged bytes kept in memory for members that are a little behind; others catch up from the log."""
-    tree_bytes_max: int = 128 << 20
+    tree_bytes_max: int = 64 << 20
     """What files, directories and claims may take in memory, about 500 bytes each; beyond it no more are made."""
     quorum_seconds: float = 60.0
     """How long a write waits for k members before its outcome is called unknown."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     GiveUp = Callable[[RefusedError], None]
 
-HELD_BYTES_MAX: Final = 64 << 20
-"""256 frames of the size that the project's own clients send, nearly whole, at the same moment."""
+HELD_BYTES_MAX: Final = 32 << 20
+"""128 frames of the size that the project's own clients send, nearly whole, at the same moment."""
 
 assert HELD_BYTES_MAX >= 16 * DATA_BYTES
 

@@ -42,11 +42,11 @@ class StoreSettings:
     quota_bytes: int | None = None
     """What each namespace may hold, unless `quotas` has its name."""
     quotas: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    objects_max: int = 250_000
-    """In all namespaces together: up to 0.9 KiB of memory each, with the longest name, so 220 MiB."""
-    namespace_objects_max: int = 150_000
+    objects_max: int = 80_000
+    """In all namespaces together: up to 0.9 KiB of memory each, with the longest name, so 70 MiB."""
+    namespace_objects_max: int = 50_000
     """In one namespace, so that none can take the places of all others. A volume needs about two for each 32 MiB of its
-    journal that is kept, and two for each takeover: this is more than 2 TB."""
+    journal that is kept, and two for each takeover: this is about 800 GB."""
     namespaces_max: int = 10_000
     """Up to 0.9 KiB of memory each, and they stay for ever."""
     object_files_open_max: int = 128

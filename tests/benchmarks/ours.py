@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VOLUME: Final = "bench"
+OBJECTS_MAX: Final = 1_000_000  # growth is measured beyond the default
 ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """Users have modules that were compiled when they were installed; here the first start leaves them for the next."""
 JOURNAL: Final = (sys.executable, "-m", "journal")
@@ -47,8 +48,10 @@ def serving(name: str, command: list[str], directory: Path) -> Iterator[Running]
 @contextlib.contextmanager
 def sos_server(directory: Path, *, name: str = "sos", port: int = 0) -> Iterator[Running]:
     """One SOS server; its root stays when it ends."""
-    root = directory / name
+    root, config = directory / name, directory / f"{name}.toml"
+    config.write_text(f"[storage]\nobjects_max = {OBJECTS_MAX}\nnamespace_objects_max = {OBJECTS_MAX}\n")
     command = [sys.executable, "-m", "sos_server", "--root", str(root), "--listen", f"127.0.0.1:{port}"]
+    command += ["--config", str(config)]
     with serving(name, command, directory) as server:
         yield server
 

@@ -26,6 +26,8 @@ from tests.system.service_process import VOLUME, ServiceProcess, running_cluster
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from journal.gateway.client.client import RemoteVolume
+
 MIB: Final = 1 << 20
 ABOVE_IDLE_BYTES_MAX: Final = 256 * MIB
 CONNECTIONS: Final = 250
@@ -42,12 +44,12 @@ def _opened(service: ServiceProcess, token: bytes | None = None) -> socket.socke
     return connection
 
 
-def _fill(service: ServiceProcess, *, upload: bool) -> int:
+def _fill(service: ServiceProcess, *, upload: bool, token: bytes | None = None) -> int:
     """The most that the service has while so many connections begin what they do not end."""
     most, piece = 0, encode(m.FileData(offset=0, payload=bytes(MIB)))
     with ExitStack() as stack:
         for number in range(CONNECTIONS):
-            connection = stack.enter_context(_opened(service))
+            connection = stack.enter_context(_opened(service, token))
             begun = frame_header(m.FileMessageType.PUT, 2 * MIB - 1) + bytes(MIB * 3 // 2)
             if upload:
                 stamp = m.Stamp(operation=OperationId(os.urandom(16), 1), claim=None, epoch_seen=0)
@@ -134,19 +136,42 @@ async def test_who_invents_clients_is_bounded_and_keeps_nobody_out(tmp_path: Pat
             await volume.put("b", b"x", overwrite=False, operation=volume.new_operation())
 
 
+def _begin_and_invent(service: ServiceProcess, token: bytes) -> int:
+    """The most that the service has while one token holds answers, frames, uploads and what nobody reads."""
+    _invent_clients(service, token, "a/" + "/".join(["p" * 255] * 15))
+    return max(_fill(service, upload=upload, token=token) for upload in (True, False))
+
+
+async def test_all_that_one_token_may_make_it_keep_is_bounded_together(tmp_path: Path) -> None:
+    """A tree that is full and was loaded by a restart, answers, and what is begun and not ended."""
+    text, grant = new_token(name="one", namespaces=("*",), rights=frozenset(Right), expires=None)
+    append_token(tmp_path / "tokens.toml", grant)
+    token, flags = bytes.fromhex(text), ("--tokens", str(tmp_path / "tokens.toml"))
+    async with running_cluster(tmp_path, servers=1, flags=flags) as cluster:
+        idle = cluster.service.rss_bytes()
+        async with open_volume([cluster.service.address], VOLUME, token=token) as volume:
+            await volume.claim("a", PathClaim(start_time=1, application="a"), operation=volume.new_operation())
+            with pytest.raises(JournalError, match="no room for more"):
+                await _fill_with_directories(volume, "d")
+        await trio.to_thread.run_sync(cluster.service.terminate)
+        await trio.to_thread.run_sync(cluster.service.start)
+        most = await trio.to_thread.run_sync(_begin_and_invent, cluster.service, token)
+        assert most - idle < ABOVE_IDLE_BYTES_MAX, f"{(most - idle) // MIB} MiB"
+
+
+async def _fill_with_directories(volume: RemoteVolume, name: str) -> None:
+    deep = "/".join([name] * 120)
+    for number in range(1_000_000):
+        await volume.mkdirs(f"q/{number}/{deep}", operation=volume.new_operation())
+
+
 @pytest.mark.parametrize("name", ["d", "\N{GRINNING FACE}" + "d" * 28], ids=["many", "wide"])
 async def test_directories_are_bounded_also_after_a_restart(tmp_path: Path, name: str) -> None:
     async with running_cluster(tmp_path, servers=1) as cluster:
         idle = cluster.service.rss_bytes()
-        deep = "/".join([name] * 120)
         async with open_volume([cluster.service.address], VOLUME) as volume:
-
-            async def fill() -> None:
-                for number in range(1_000_000):
-                    await volume.mkdirs(f"q/{number}/{deep}", operation=volume.new_operation())
-
             with pytest.raises(JournalError, match="no room for more") as refused:
-                await fill()
+                await _fill_with_directories(volume, name)
             assert refused.value.code is JournalCode.TOO_LARGE
             await volume.delete("q/0", recursive=True, operation=volume.new_operation())
         grown = cluster.service.rss_bytes() - idle
