@@ -1,6 +1,7 @@
 """What a volume offers: the interface that the file protocol serves and that the writer implements.
 
-Belongs here: the protocol class and the values that pass through it. No implementation, no I/O.
+Belongs here: the protocol class and the values that pass through it. No implementation (but of a file that is in
+memory as a whole), no I/O.
 
 Every change carries an operation id; the same id again gets the first answer, also after a restart or a takeover. Every
 answer, a refusal included, is given only when the records that it rests on are durable on k members. A call that is
@@ -66,6 +67,16 @@ class VolumeDescription:
     servers: tuple[str, ...]
     retention_seconds: int
     retention_bytes: int
+
+
+class OpenedFile(NamedTuple):
+    """A file that is read. `pieces` are verified, and of at most READ_PIECE_BYTES_MAX each; close them (`aclosing`).
+
+    They raise DAMAGED, LOST, UNAVAILABLE. An offset beyond the end yields nothing.
+    """
+
+    status: FileStatus
+    pieces: AsyncGenerator[bytes, None]
 
 
 class ClaimedPath(NamedTuple):
@@ -155,12 +166,14 @@ class Volume(Protocol):
         IS_DIRECTORY, FENCED, TOO_LARGE (also when appends have made the file as large as they can).
         """
 
-    def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
-        """The file's bytes in pieces of at most READ_PIECE_BYTES_MAX, each verified. NOT_FOUND, IS_DIRECTORY, DAMAGED.
+    async def open_read(self, path: str, offset: int = 0, length: int | None = None) -> OpenedFile:
+        """A file's status, and its bytes from `offset` on. NOT_FOUND, IS_DIRECTORY.
 
-        What is read is the file as it was when the iteration began, even if it is replaced meanwhile. An offset
-        beyond the end yields nothing.
+        Both are of the file as it is now, even if it is replaced while it is read.
         """
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        """The bytes of `open_read` for those who know the status, or need none; opened when the iteration begins."""
 
     async def stat(self, path: str) -> FileStatus:
         """NOT_FOUND if there is neither file nor directory."""
@@ -247,3 +260,10 @@ class ServedVolume(Volume, Protocol):
         That may be before this returns. False: nothing was done, and `put` must be awaited; likewise when it raises.
         `payload_crc` was compared with the payload.
         """
+
+
+async def pieces_of(content: bytes, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
+    """The pieces of a file that is in memory as a whole."""
+    end = len(content) if length is None else min(len(content), offset + length)
+    for start in range(offset, end, READ_PIECE_BYTES_MAX):
+        yield content[start : min(end, start + READ_PIECE_BYTES_MAX)]

@@ -7,12 +7,13 @@ file protocol as it is. It is in no listing and in no log, and nobody can write 
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from connectors.ingest import places
-from journal.volume import READ_PIECE_BYTES_MAX, FileStatus
+from journal.volume import FileStatus, OpenedFile, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -51,12 +52,12 @@ class ReportingVolume:
 
     async def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
         """As the volume's."""
-        if path != places.STATUS:
-            async for piece in self._volume.read(path, offset, length):
+        async with aclosing((await self.open_read(path, offset, length)).pieces) as pieces:
+            async for piece in pieces:
                 yield piece
-            return
-        await self.stat(path)
-        content = self._content  # as it is now
-        end = len(content) if length is None else min(len(content), offset + length)
-        for start in range(offset, end, READ_PIECE_BYTES_MAX):
-            yield content[start : min(end, start + READ_PIECE_BYTES_MAX)]
+
+    async def open_read(self, path: str, offset: int = 0, length: int | None = None) -> OpenedFile:
+        """As the volume's."""
+        if path != places.STATUS:
+            return await self._volume.open_read(path, offset, length)
+        return OpenedFile(await self.stat(path), pieces_of(self._content, offset, length))

@@ -6,13 +6,14 @@ Implements journal.volume.ServedVolume. Everything else that a volume can do is 
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import trio
 
 from connectors.relay.manifest import MANIFEST_BYTES_MAX, is_place, parse_manifest, staged_place
 from journal.errors import JournalCode, journal_error, refused
-from journal.volume import ClaimPage, FileStatus, Page
+from journal.volume import ClaimPage, FileStatus, OpenedFile, Page, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -139,13 +140,17 @@ class RelayVolume:
 
     async def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
         """The status. Nobody needs to read what is staged."""
+        async with aclosing((await self.open_read(path, offset, length)).pieces) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def open_read(self, path: str, offset: int = 0, length: int | None = None) -> OpenedFile:
+        """The same."""
         await trio.lowlevel.checkpoint()
         if path != STATUS:
             raise refused(JournalCode.NOT_FOUND, f"{path[:300]} cannot be read", path=path[:300])
-        content = self._status[1]
-        piece = content[offset:] if length is None else content[offset : offset + length]
-        if piece:
-            yield piece
+        status, content = self._fresh_status()
+        return OpenedFile(status, pieces_of(content, offset, length))
 
     async def list(self, path: str, *, after: str = "", limit: int = 1000) -> Page:
         del limit

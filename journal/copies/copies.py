@@ -48,6 +48,12 @@ class Copy(Protocol):
         DamagedJournalError if the first of them cannot be had.
         """
 
+    async def read_at_once(self, name: str, offset: int, length: int) -> bytes:
+        """The same, without listing anything first: perhaps of a damaged object that another one stands for by now.
+
+        For those who can tell whether the bytes are right, and then ask `read`.
+        """
+
 
 class DirectoryCopy:
     """The local copy that a journal service keeps, or a backup. Reading takes no lock: its owner may be running."""
@@ -72,6 +78,9 @@ class DirectoryCopy:
                 return await file.read(offset, length)
             finally:
                 file.close()
+
+    async def read_at_once(self, name: str, offset: int, length: int) -> bytes:
+        return await self.read(name, offset, length)
 
     async def lock(self) -> None:
         """Let nobody else write there until it is closed. UnavailableError (LOCKED): a service, or somebody, does."""
@@ -131,8 +140,10 @@ class MemberCopy:
     async def read(self, name: str, offset: int, length: int) -> bytes:
         if self._stored_as is None:
             await self.list()
-        assert self._stored_as is not None
-        stored_as = self._stored_as.get(name, name)
+        return await self.read_at_once(name, offset, length)
+
+    async def read_at_once(self, name: str, offset: int, length: int) -> bytes:
+        stored_as = (self._stored_as or {}).get(name, name)
         with _server_errors(self.label, self._volume):
             try:
                 return await self.client.get(self._volume, stored_as, offset, length)

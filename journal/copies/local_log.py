@@ -8,6 +8,7 @@ Does not belong here: what the bytes mean.
 from __future__ import annotations
 
 import errno
+from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,8 @@ FETCHED: Final = "fetched"  # beside the segments: ranges of segments that are n
 _BATCH_BYTES: Final = 4 << 20
 _GATHER_SECONDS: Final = 0.01
 """How long the writer of segments lets records gather: each write is a hop to a thread, which competes with answers."""
+_FETCHED_BYTES_MAX: Final = 16 << 20
+"""Fetched and not yet kept. What is beyond it is read from a member once more when it is wanted again."""
 _LATER_SECONDS: Final = 1.0
 """After a start, those who waited for it come first: an index snapshot of 262,144 files takes 36 ms to make."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -44,12 +47,16 @@ class LocalLog:
         self._disk = disk
         self._writing: tuple[str, File] | None = None  # the segment that grows
         self._broken: set[str] = set()  # segments of which the disk has not taken everything
+        self._fetched: deque[tuple[str, int, bytes]] = deque()
+        self._fetched_bytes = 0
+        self._fetching = trio.lowlevel.ParkingLot()
         self._later: tuple[str, Callable[[], Awaitable[bytes]]] | None = None  # an object to be made and kept
 
     async def run(self, tail: LogTail, index: int, grown: trio.lowlevel.ParkingLot) -> None:
         """Write the tail's records from position `index` on, until cancelled. Nobody waits for it."""
         async with background() as nursery:
             nursery.start_soon(self._store_later)
+            nursery.start_soon(self._keep_fetched)
             await self._write_tail(tail, index, grown)
 
     async def _write_tail(self, tail: LogTail, index: int, grown: trio.lowlevel.ParkingLot) -> None:
@@ -84,8 +91,23 @@ class LocalLog:
                 return piece
         return b""
 
+    def keep_later(self, name: str, offset: int, data: bytes) -> None:
+        """Keep a range that was fetched from a member, if there is room; whoever wanted it does not wait for that."""
+        if self._disk is not None and self._fetched_bytes + len(data) <= _FETCHED_BYTES_MAX:
+            self._fetched.append((name, offset, data))
+            self._fetched_bytes += len(data)
+            self._fetching.unpark()
+
+    async def _keep_fetched(self) -> None:
+        while True:
+            while self._fetched:
+                name, offset, data = self._fetched.popleft()
+                await self.keep(name, offset, data)
+                self._fetched_bytes -= len(data)
+            await self._fetching.park()
+
     async def keep(self, name: str, offset: int, data: bytes) -> None:
-        """Keep a range that was fetched from a member, if there is room."""
+        """Keep a range, if there is room."""
         if self._disk is None:
             return
         try:

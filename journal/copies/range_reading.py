@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from journal.copies.extents import is_whole
 from journal.errors import JournalError
-from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,8 +60,3 @@ async def read_group(reader: VolumeReader, extents: list[Extent]) -> list[bytes]
             piece = await reader.read_extent(extent)
         pieces.append(piece)
     return pieces
-
-
-def is_whole(extent: Extent, data: bytes) -> bool:
-    """Whether these are the extent's bytes."""
-    return len(data) == extent.length and crc32c(data) == extent.crc

@@ -11,10 +11,10 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from journal.checkpoint.layout import batch_of
+from journal.copies.extents import read_extent
 from journal.copies.history import History, read_chain
 from journal.copies.moved_batches import lsn_of_moved_batch
-from journal.copies.range_reading import is_whole
-from journal.errors import DamagedJournalError, JournalCode, JournalError, damaged, refused
+from journal.errors import JournalCode, JournalError, refused
 from journal.image.image import Image
 from journal.image.index_snapshot import checked_snapshot, snapshots_on_chain
 from journal.image.nodes import Extent
@@ -233,26 +233,9 @@ class VolumeReader:
         return await self.read_extent(extent)
 
     async def read_extent(self, extent: Extent) -> bytes:
-        """The extent's bytes from whichever copy has them whole."""
+        """The extent's bytes from whichever copy has them whole. UNAVAILABLE, DAMAGED, LOST."""
         assert extent.length <= PAYLOAD_BYTES_MAX
-        failure: JournalError | None = None
-        for copy in self.copies:
-            try:
-                piece = await copy.read(extent.object, extent.offset, extent.length)
-            except JournalError as error:
-                failure = failure or error
-                continue
-            if is_whole(extent, piece):
-                return piece
-            if piece:
-                failure = damaged(
-                    f"{copy.label} has damaged bytes in {extent.object} at offset {extent.offset}", object=extent.object
-                )
-        if failure is not None:
-            raise failure
-        raise DamagedJournalError(
-            JournalCode.LOST, f"LOST: no copy that answers has {extent.object}", object=extent.object
-        )
+        return await read_extent(extent, self.copies)
 
 
 async def open_reader(volume: str, copies: Sequence[Copy]) -> VolumeReader:

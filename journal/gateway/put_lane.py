@@ -129,7 +129,7 @@ class PutLane:
             self._metrics.bytes_in += len(view)
             self._splitter.feed(view)
             self._serve()
-            self._splitter.feed(b"")  # keeps what is left: the buffer is everybody's
+            self._splitter.keep_rest()  # the buffer is everybody's
             if not self._splitter.drained:
                 self._session.count_memory()
             if not self._splitter.midway:

@@ -6,18 +6,18 @@ Every byte is checked against its extent's CRC before it is returned, wherever i
 from __future__ import annotations
 
 from collections import deque
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import trio
 
-from journal.copies.range_reading import is_whole
-from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, damaged
+from journal.copies.extents import is_whole, read_extent
 from journal.records.paths import check_path
 from journal.records.segment import parse_segment_name
-from journal.volume import READ_PIECE_BYTES_MAX
+from journal.volume import READ_PIECE_BYTES_MAX, OpenedFile
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from journal.copies.local_log import LocalLog
     from journal.image.image import Image
@@ -38,9 +38,19 @@ class Content:
         """Held while a file is written again in fewer pieces: each of many who append to it would write all of it."""
 
     async def read(self, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
-        """Pieces of a file as the acknowledged image has it now."""
+        """Its bytes."""
+        async with aclosing(self.open_read(path, offset, length).pieces) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def open_read(self, path: str, offset: int, length: int | None) -> OpenedFile:
+        """A file as the acknowledged image has it now."""
         self._log.acknowledged.check_owner()
-        extents = self._shown.tree.extents(check_path(path))
+        tree = self._shown.tree
+        extents = tree.extents(check_path(path))
+        return OpenedFile(tree.stat(path), self._pieces(extents, offset, length))
+
+    async def _pieces(self, extents: Sequence[Extent], offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
         end = None if length is None else offset + length
         at = 0
         for extent in extents:
@@ -72,28 +82,9 @@ class Content:
         return self._log.tail.find(name.start + extent.offset, extent.length)
 
     async def _fetch(self, extent: Extent) -> bytes:
-        trouble: JournalError | None = None
-        silent = dict.fromkeys(self._replicas.replicas)
         await self._replicas.wait_connected()
-        for replica in list(self._replicas.connected()):
-            copy = replica.copy
-            if copy is None:
-                continue
-            try:
-                data = await copy.read(extent.object, extent.offset, extent.length)
-            except UnavailableError:
-                continue
-            except JournalError as error:
-                trouble = trouble or error
-                data = b""
-            del silent[replica.member]
-            if is_whole(extent, data):
-                await self._local.keep(extent.object, extent.offset, data)
-                return data
-            if data:
-                trouble = damaged(f"{copy.label} has damaged bytes in {extent.object} at {extent.offset}")
-        if silent:
-            what = f" ({trouble.message})" if trouble else ""
-            message = f"no member that answers now has {extent.object}{what}; not asked: {', '.join(map(str, silent))}"
-            raise UnavailableError(JournalCode.UNAVAILABLE, message)
-        raise trouble or DamagedJournalError(JournalCode.LOST, f"LOST: no member has {extent.object}")
+        copies = self._replicas.copies()
+        not_asked = [str(member) for member in self._replicas.replicas if member not in copies]
+        data = await read_extent(extent, copies.values(), not_asked=not_asked)
+        self._local.keep_later(extent.object, extent.offset, data)
+        return data

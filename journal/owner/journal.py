@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from journal.records.record import Lsn
     from journal.statistics import VolumeStatistics
     from journal.takeover.driver import TakenOver
-    from journal.volume import Answer, Buffer, ClaimPage, MarkValue, Page, PathClaim, VolumeDescription
+    from journal.volume import Answer, Buffer, ClaimPage, MarkValue, OpenedFile, Page, PathClaim, VolumeDescription
 
 
 class Journal:
@@ -287,6 +287,9 @@ class Journal:
 
     # ---- what is shown: the acknowledged image
 
+    async def open_read(self, path: str, offset: int = 0, length: int | None = None) -> OpenedFile:
+        return self.content.open_read(path, offset, length)
+
     def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
         return self.content.read(path, offset, length)
 
@@ -429,10 +432,9 @@ async def open_journal(
 ) -> AsyncIterator[Journal]:
     """Take the volume over and write to it until the end of the block.
 
-    `servers` says where to look for members; who they are, the volume itself knows. `directory` keeps a local copy,
-    a cache that is locked meanwhile. `unless_above`: leave the volume to whoever has claimed it since that epoch.
-    Raises JournalError: VOLUME_NOT_FOUND, UNAVAILABLE (naming who is missing), LOST, NOT_OWNER (somebody else is at
-    it), LOCKED. When the block ends, what is not acknowledged may or may not be kept.
+    `servers` says where to look for members. `directory` keeps a local copy, a cache that is locked meanwhile.
+    `unless_above`: leave the volume to whoever has claimed it since that epoch. Raises JournalError: VOLUME_NOT_FOUND,
+    UNAVAILABLE (who is missing), LOST, NOT_OWNER, LOCKED. At the end, what is not acknowledged may be kept or not.
     """
     settings, surroundings = settings or JournalSettings(), surroundings or Surroundings()
     async with open_local_log(directory, volume, surroundings.log) as local:

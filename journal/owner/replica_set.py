@@ -17,7 +17,7 @@ from sos_client.wire.holders import shown_holder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from journal.copies.copies import Copy
+    from journal.copies.copies import Copy, MemberCopy
     from journal.copies.local_log import LocalLog
     from journal.owner.log import Log
     from journal.owner.replica_progress import Standing
@@ -90,8 +90,11 @@ class ReplicaSet:
     def sources(self) -> list[Copy]:
         """Copies to read from, the nearest first."""
         local = self._local.copy
-        members = [replica.copy for replica in self.connected()]
-        return [*([] if local is None else [local]), *(copy for copy in members if copy is not None)]
+        return [*([] if local is None else [local]), *self.copies().values()]
+
+    def copies(self) -> dict[Member, MemberCopy]:
+        """Of the members that answer, those in sync first."""
+        return {replica.member: replica.copy for replica in self.connected() if replica.copy is not None}
 
     async def wait_connected(self) -> None:
         """Until some member answers, or for so long that one would have."""

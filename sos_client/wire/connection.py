@@ -164,6 +164,10 @@ class Connection:
         """Take received bytes. Then call `next_event` until None before `data` changes or more is received."""
         self._splitter.feed(data)
 
+    def keep_rest(self) -> None:
+        """Copy what was received and not taken: the buffer that it came in may change from now on."""
+        self._splitter.keep_rest()
+
     def receive_run(self, data: memoryview) -> DataRun | None:
         """`receive` and `next_run` in one, which costs less when `data` is just one frame of an append."""
         mode, splitter = self._mode, self._splitter

@@ -241,11 +241,11 @@ class AppendMode:
                 else:  # END: the connection lets nothing else through
                     self._ended = True
                 self._left_behind = True
-                connection.receive(b"")
+                connection.keep_rest()
                 self._wake()
                 break
         except (ProtocolError, RefusedError) as error:
-            connection.receive(b"")
+            connection.keep_rest()
             self._fail(error)
         self._traffic.appends += appends
         self._traffic.appended_bytes += appender.written - before

@@ -7,6 +7,7 @@ shares no code with the journal but the values and errors that pass through the 
 from __future__ import annotations
 
 import time
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import TYPE_CHECKING, cast
@@ -18,14 +19,15 @@ from journal.statistics import MemberStatistics, VolumeStatistics
 from journal.volume import (
     PAGE_ENTRIES_MAX,
     PUT_BYTES_MAX,
-    READ_PIECE_BYTES_MAX,
     ClaimPage,
     FileStatus,
     MarkValue,
+    OpenedFile,
     OperationId,
     Page,
     PathClaim,
     VolumeDescription,
+    pieces_of,
 )
 from tests.fakes.memory_answers import MemoryAnswers, Outcome
 from tests.fakes.memory_claims import MemoryClaims
@@ -185,16 +187,17 @@ class MemoryVolume:
 
         return MemoryWrite(volume=self, operation=operation, publish=publish)
 
-    async def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
-        entry = self._entry(path)
-        if entry.content is None:
+    async def open_read(self, path: str, offset: int = 0, length: int | None = None) -> OpenedFile:
+        content = self._entry(path).content
+        if content is None:
             raise _no(JournalCode.IS_DIRECTORY, f"{path} is a directory", path=path)
-        end = len(entry.content) if length is None else min(len(entry.content), offset + length)
-        while offset < end:
-            await trio.lowlevel.checkpoint()
-            piece = entry.content[offset : min(end, offset + READ_PIECE_BYTES_MAX)]
-            offset += len(piece)
-            yield piece
+        await trio.lowlevel.checkpoint()
+        return OpenedFile(self._status(path), pieces_of(content, offset, length))
+
+    async def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        async with aclosing((await self.open_read(path, offset, length)).pieces) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def stat(self, path: str) -> FileStatus:
         self._entry(path)

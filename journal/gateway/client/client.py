@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -23,7 +23,16 @@ from journal.gateway.client.service_pool import Addresses, ServicePool, hello
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.answer_checks import check_epoch
-from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, ClaimPage, FileStatus, OperationId, Page, PathClaim
+from journal.volume import (
+    PAGE_ENTRIES_MAX,
+    PUT_BYTES_MAX,
+    ClaimPage,
+    FileStatus,
+    OpenedFile,
+    OperationId,
+    Page,
+    PathClaim,
+)
 from sos_client.clear_text import check_token_stays
 from sos_client.net.dialing import Dial, tcp_dial
 from sos_client.retry import RetryPolicy
@@ -164,21 +173,33 @@ class RemoteVolume:
         await trio.lowlevel.checkpoint()
         return RemoteWrite(self, operation, opening)
 
-    async def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+    async def open_read(self, path: str, offset: int = 0, length: int | None = None) -> OpenedFile:
         """As the volume's, but a file that is replaced while more than READ_BYTES of it are read gives CHANGED."""
-        modified_ms: int | None = None
+        asked = READ_BYTES if length is None else min(length, READ_BYTES)
+        status, first = await self._read_once(path, offset, asked, None)
+        return OpenedFile(status, self._pieces(status, first, offset, length))
+
+    async def read(self, path: str, offset: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        if length == 0:
+            return
+        async with aclosing((await self.open_read(path, offset, length)).pieces) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _pieces(
+        self, status: FileStatus, pieces: Sequence[bytes], offset: int, length: int | None
+    ) -> AsyncGenerator[bytes, None]:
         left = length
-        while left is None or left > 0:
-            asked = READ_BYTES if left is None else min(left, READ_BYTES)
-            status, pieces = await self._read_once(path, offset, asked, modified_ms)
-            modified_ms = status.modified_ms
+        while True:
             for piece in pieces:
                 yield piece
             got = sum(map(len, pieces))
             offset += got
             left = None if left is None else left - got
-            if offset >= status.size or not got:
+            if offset >= status.size or not got or left == 0:
                 return
+            asked = READ_BYTES if left is None else min(left, READ_BYTES)
+            _, pieces = await self._read_once(status.path, offset, asked, status.modified_ms)
 
     async def read_file(self, path: str) -> tuple[FileStatus, bytes]:
         """Status and content of a file in one round trip, if it has at most READ_BYTES (else TOO_LARGE)."""

@@ -44,6 +44,9 @@ class MemoryCopy:
         self.bytes_read += len(data)
         return data
 
+    async def read_at_once(self, name: str, offset: int, length: int) -> bytes:
+        return await self.read(name, offset, length)
+
     def _answer(self) -> None:
         if self.silent:
             raise UnavailableError(JournalCode.UNAVAILABLE, f"{self.label} does not answer")

@@ -393,6 +393,7 @@ async def test_a_machine_that_knows_nothing_reads_index_and_tail_only(autojump_c
             opened = sum(servers.sent.values())
             assert opened < 5 * settings.segment_bytes_max  # of 10 MB on each of three
             assert await content(journal, "data/1") == b"\x01" * 100_000
+            await trio.sleep(1)  # who reads does not wait until it is kept
             fetched = sum(servers.sent.values())
             assert await content(journal, "data/1") == b"\x01" * 100_000  # kept: not fetched again
             assert sum(servers.sent.values()) - fetched < 1000

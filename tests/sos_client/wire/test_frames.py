@@ -54,7 +54,7 @@ def test_feeding_again_before_all_was_taken_loses_nothing() -> None:
     first = splitter.next_frame()
     assert first is not None
     splitter.feed(STREAM[500:])
-    splitter.feed(b"")
+    splitter.keep_rest()
     assert [(1, b""), *drain(splitter)] == FRAMES
 
 
