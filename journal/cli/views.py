@@ -11,8 +11,8 @@ import trio
 from journal.cli.options import is_now, moment_of
 from journal.copies.backups import check_moment, is_end_known, shortfall_of
 from journal.copies.copies import MemberCopy
+from journal.copies.extents import group_extents, read_group
 from journal.copies.opening import open_named_copies
-from journal.copies.range_reading import group_extents, read_group
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, refused
 from journal.files.plain_directory import ContentSource
@@ -99,7 +99,7 @@ class LogView:
         extents = [self.image.tree.extents(file.status.path) for file in files]
         if len(files) == 1:
             return [b"".join([await self.reader.read_extent(extent) for extent in extents[0]])]
-        return await read_group(self.reader, [one for (one,) in extents])
+        return await read_group(self.reader.copies, [one for (one,) in extents])
 
 
 class ServiceView:

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from journal.copies.copies import DirectoryCopy
+from journal.copies.segment_walk import Position, SegmentWalk, completing
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError, damaged, refused
 from journal.records.chain_rules import ChainLink, chain_of
 from journal.records.record import HEADER_BYTES, META_BYTES_MAX, Lsn, Record, RecordHeader
@@ -22,19 +23,7 @@ if TYPE_CHECKING:
 
     from journal.copies.copies import Copy
 
-PIECE_BYTES: Final = 1024 * 1024
-# Without payloads, small pieces are read, and a payload longer than what is left of one is stepped over; where there is
-# none, pieces grow: each costs as much as some ten records.
-SKIPPING_PIECE_BYTES: Final = 64 * 1024
 _HEADER_BYTES_READ: Final = 4096  # a header record with 15 members has about 1.5 kB
-
-
-@dataclasses.dataclass(slots=True)
-class Position:
-    """How far a segment has been read, and the chain value there."""
-
-    lsn: Lsn
-    chain: ChainValue | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,47 +109,28 @@ class History:
     ) -> AsyncGenerator[Record, None]:
         """Records of one segment before `stop`. DAMAGED or LOST if no copy has the next one whole."""
         at = self._position(link, start)
-        while at.lsn < stop:
-            failure: JournalError | None = None
-            before = at.lsn
-            for copy in self.copies:
-                try:
-                    async with aclosing(_records_of(copy, link, at, stop, payloads=payloads)) as records:
-                        async for record in records:
-                            self.positions[link.segment] = at  # which moves along
-                            yield record
-                except (DamagedJournalError, UnavailableError) as error:
-                    failure = failure or error
-                if at.lsn >= stop:
-                    return
-            if at.lsn == before:  # nobody could go on
-                raise failure or _lost(at.lsn, link.segment)
+
+        def walk(copy: Copy) -> AsyncGenerator[Record, None]:
+            return _records_of(copy, link, at, stop, payloads=payloads)
+
+        async with aclosing(completing(self.copies, link, at, stop, walk)) as records:
+            async for record in records:
+                self.positions[link.segment] = at  # which moves along
+                yield record
 
 
 async def _records_of(
     copy: Copy, link: ChainLink, at: Position, stop: int, *, payloads: bool
 ) -> AsyncGenerator[Record, None]:
     """Records from `at` on, as long as this copy has them whole; moves `at` along."""
-    reader = SegmentReader(lsn=at.lsn, chain=at.chain, payloads=payloads)
-    piece_bytes = PIECE_BYTES if payloads else SKIPPING_PIECE_BYTES
-    fed = at.lsn
+    walk = SegmentWalk(copy, link, at, stop=stop, whole_last=True, skip=not payloads, payloads=payloads)
     while at.lsn < stop:
-        length = min(piece_bytes, stop - fed) if fed < stop else piece_bytes  # the last record may end after `stop`
-        piece = await copy.read(link.segment, fed - link.start, length)
-        reader.feed(piece)
-        fed = Lsn(fed + len(piece))
-        while at.lsn < stop:
-            record = reader.next_record() if payloads or at.chain is None else reader.skip_payload()
-            if record is None:
-                break
-            at.lsn, at.chain = reader.lsn, reader.chain
+        piece = await walk.feed()
+        while at.lsn < stop and (record := walk.next_record()) is not None:
+            at.lsn, at.chain = walk.reader.lsn, walk.reader.chain
             yield record
         if not piece:
             return
-        is_stepping = at.lsn > fed
-        fed = Lsn(max(fed, at.lsn))
-        if not payloads:
-            piece_bytes = SKIPPING_PIECE_BYTES if is_stepping else min(2 * piece_bytes, PIECE_BYTES)
 
 
 async def read_chain(volume: str, copies: Sequence[Copy], *, known: History | None = None) -> History:
@@ -314,9 +284,3 @@ def _nothing_found(volume: str, problems: dict[str, JournalError]) -> JournalErr
     if others:
         return others[0]
     return refused(JournalCode.VOLUME_NOT_FOUND, f"there is no volume {volume} here", volume=volume)
-
-
-def _lost(lsn: int, segment: str) -> DamagedJournalError:
-    return DamagedJournalError(
-        JournalCode.LOST, f"LOST: no copy that answers has the record at LSN {lsn}, in {segment}", lsn=lsn
-    )

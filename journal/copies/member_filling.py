@@ -6,14 +6,14 @@ serving, by replication. A member's copy that reaches beyond a back-link is not 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeAlias
 
 from journal.copies.copies import MemberCopy
+from journal.copies.segment_walk import Position, SegmentWalk, completing
 from journal.copies.volume_reader import read_whole
-from journal.errors import DamagedJournalError, JournalError
-from journal.records.chain_rules import lost
+from journal.errors import DamagedJournalError
 from journal.records.record import Lsn
-from journal.records.segment import SegmentReader
 from journal.records.stored_objects import CopiedObject, next_name, standing_objects
 from sos_client.wire.errors import ErrorCode, RefusedError
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 Known: TypeAlias = "tuple[Lsn, ChainHash]"
 """A place where a record begins, and the chain value before it."""
 
-_PIECE_BYTES: Final = 1 << 20
-
 
 async def verified_bytes(
     copies: Sequence[Copy], link: ChainLink, *, start: int, end: int, known: Known | None = None
@@ -39,49 +37,29 @@ async def verified_bytes(
     Reading begins where the chain value is `known`, else at the segment's start: only that shows that what follows is
     the history it should be.
     """
-    lsn, chain = known or (Lsn(link.start), None)
-    while lsn < end:
-        before, failure = lsn, None
-        for copy in copies:
-            try:
-                async for piece, reached, value in _checked(copy, link, lsn, chain, end):
-                    if reached > start:
-                        yield piece[max(0, start - lsn) :]
-                    lsn, chain = reached, value
-            except JournalError as error:  # also one that says that a named server does not have the volume
-                failure = failure or error
-            if lsn >= end:
-                return
-        if lsn == before:
-            raise failure or lost(lsn, f"no copy that answers has LSN {lsn} of {link.segment}")
+    at = Position(*known) if known else Position(Lsn(link.start))
+    async with aclosing(completing(copies, link, at, end, lambda copy: _checked(copy, link, at, end))) as pieces:
+        async for lsn, piece in pieces:
+            if lsn + len(piece) > start:
+                yield piece[max(0, start - lsn) :]
 
 
-async def _checked(
-    copy: Copy, link: ChainLink, lsn: Lsn, chain: ChainHash | None, end: int
-) -> AsyncGenerator[tuple[bytes, Lsn, ChainHash | None], None]:
-    """(bytes of whole records, the LSN and chain value after them) as long as this copy has them."""
-    reader = SegmentReader(lsn=lsn, chain=chain, payloads=False)
+async def _checked(copy: Copy, link: ChainLink, at: Position, end: int) -> AsyncGenerator[tuple[Lsn, bytes], None]:
+    """(LSN, bytes of whole records from there) as long as this copy has them; moves `at` along."""
+    walk = SegmentWalk(copy, link, at, stop=end)
     held = bytearray()
-    fed = int(lsn)
-    while lsn < end:
-        piece = await copy.read(link.segment, fed - link.start, min(_PIECE_BYTES, end - fed)) if fed < end else b""
-        if not piece:
-            return
-        fed += len(piece)
+    while at.lsn < end and (piece := await walk.feed()):
         held += piece
-        reader.feed(piece)
-        failure: DamagedJournalError | None = None
-        good, chain = lsn, None
+        before, failure = at.lsn, None
         try:
-            while reader.next_record() is not None:
-                good, chain = reader.lsn, reader.chain
+            while walk.next_record() is not None:
+                at.lsn, at.chain = walk.reader.lsn, walk.reader.chain
         except DamagedJournalError as error:
             failure = error  # what lies before it is whole all the same: another copy need only have the rest
-        if good > lsn:
-            whole = bytes(held[: good - lsn])
+        if at.lsn > before:
+            whole = bytes(held[: at.lsn - before])
             del held[: len(whole)]
-            lsn = good
-            yield whole, lsn, chain
+            yield before, whole
         if failure is not None:
             raise failure
 

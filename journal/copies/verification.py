@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from journal.copies.backup_mark import MARK_NAME
 from journal.copies.backups import crc_of, read_mark
 from journal.copies.copies import DirectoryCopy, MemberCopy
-from journal.copies.history import PIECE_BYTES
 from journal.copies.promise import PromiseFinding, Verdict, judge
+from journal.copies.segment_walk import Position, SegmentWalk
 from journal.copies.surveying import standing_snapshots, survey
 from journal.copies.volume_reader import read_whole
 from journal.errors import DamagedJournalError, JournalCode, JournalError
@@ -156,18 +156,16 @@ async def _verify_segment(
 ) -> None:
     """Records up to where the segment counts; for the last one, up to what is acknowledged."""
     stop = reader.acknowledged_lsn if link.end is None else link.end
-    records = SegmentReader(lsn=Lsn(link.start))
-    fed = link.start
+    walk = SegmentWalk(copy, link, Position(Lsn(link.start)), stop=stop)
+    records = walk.reader
     while records.lsn < stop:
         try:
-            piece = await copy.read(link.segment, fed - link.start, min(PIECE_BYTES, stop - fed)) if fed < stop else b""
+            piece = await walk.feed()
         except DamagedJournalError as error:  # a server sees it itself, and gives nothing of the whole chunk
             report.faults.append(Fault(object=link.segment, what=error.message, lsn=records.lsn))
             break
-        fed += len(piece)
         report.bytes += len(piece)
         progress(len(piece))
-        records.feed(piece)
         if not _check_records(records, link, report) or not piece:
             break
     report.end_lsn = max(report.end_lsn, records.lsn)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from journal.copies.history import History, read_header
+from journal.copies.segment_walk import Position, SegmentWalk
 from journal.copies.volume_reader import VolumeReader, whole_snapshot
 from journal.errors import DamagedJournalError, JournalCode, JournalError
 from journal.image.index_snapshot import SnapshotObject, snapshots_on_chain
 from journal.records.chain_rules import END, Base, RecordView, Sight, chain_of, lost, next_record
 from journal.records.record import Lsn, Record
-from journal.records.segment import SegmentHeader, SegmentReader, decode_segment_header, parse_segment_name
+from journal.records.segment import SegmentHeader, decode_segment_header, parse_segment_name
 from sos_client.nurseries import together
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from journal.records.segment import SegmentName
     from journal.records.stored_objects import CopiedObject
 
-_PIECE_BYTES = 1 << 20
 _READERS_MAX = 8
 _HEADERS_EACH = 8  # each reader has a connection of its own, which costs as much as some headers
 
@@ -118,7 +118,7 @@ async def assemble(
     """
     links = chain_of(facts)
     last = links[-1]
-    at = _At(lsn=Lsn(last.start))
+    at = Position(Lsn(last.start))
     records: list[Record] = []
     damaged: dict[str, int] = {}  # by label of the copy, where it is damaged first
     given_up = ""
@@ -155,39 +155,28 @@ async def assemble(
     )
 
 
-@dataclass(slots=True)
-class _At:
-    lsn: Lsn
-    chain: ChainValue | None = None
-
-
-async def _help(local: Copy, link: ChainLink, at: _At, records: list[Record]) -> None:
+async def _help(local: Copy, link: ChainLink, at: Position, records: list[Record]) -> None:
     try:
         await _advance(local, link, at, records)
     except CopySilentError:
         return  # a disk that cannot be read is a cache that is gone
 
 
-async def _advance(copy: Copy, link: ChainLink, at: _At, records: list[Record]) -> RecordView:
+async def _advance(copy: Copy, link: ChainLink, at: Position, records: list[Record]) -> RecordView:
     """Take every whole record that this copy has from `at` on; what it shows after them."""
-    reader = SegmentReader(lsn=at.lsn, chain=at.chain, payloads=False)
-    fed = int(at.lsn)
+    walk = SegmentWalk(copy, link, at)
     try:
-        while True:
-            piece = await copy.read(link.segment, fed - link.start, _PIECE_BYTES)
-            if not piece:
-                return RecordView(sight=Sight.TORN) if reader.buffered_bytes else END
-            fed += len(piece)
-            reader.feed(piece)
-            while (record := reader.next_record()) is not None:
+        while await walk.feed():
+            while (record := walk.next_record()) is not None:
                 records.append(record)
-                at.lsn, at.chain = reader.lsn, reader.chain
+                at.lsn, at.chain = walk.reader.lsn, walk.reader.chain
     except DamagedJournalError as error:
         if error.code is JournalCode.TOO_NEW:
             raise
         return RecordView(sight=Sight.DAMAGED)
     except JournalError as error:
         raise CopySilentError(copy) from error
+    return RecordView(sight=Sight.TORN) if walk.reader.buffered_bytes else END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

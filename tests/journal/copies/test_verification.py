@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from journal.copies.extents import RANGE_BYTES_MAX, group_extents, read_group
 from journal.copies.promise import Verdict
-from journal.copies.range_reading import RANGE_BYTES_MAX, group_extents, read_group
 from journal.copies.repairing import read_segment
 from journal.copies.verification import verify_copy
 from journal.copies.volume_reader import open_reader
@@ -113,7 +113,7 @@ async def test_files_that_lie_together_are_read_together_and_checked_one_by_one(
     paths = ["far", "4", "empty", "0", "1", "2", "3"]
     groups = group_extents((path, image.tree.extents(path)) for path in paths)
     assert [[path for path, _ in group] for group in groups] == [["0", "1", "2", "3", "4"], ["far"], ["empty"]]
-    pieces = await read_group(reader, [extents[0] for _, extents in groups[0]])
+    pieces = await read_group(reader.copies, [extents[0] for _, extents in groups[0]])
     assert pieces == [bytes([number]) * 1000 for number in range(5)]
 
 
