@@ -11,11 +11,10 @@ from prometheus_client import CollectorRegistry
 
 from journal.disk.disk import open_disk
 from sos_client.serving.access import AccessRules
+from sos_client.serving.beginning import Exposure, prepare_to_serve
 from sos_client.serving.event_log import EventLog, Level
-from sos_client.serving.interpreter import tune_for_serving
-from sos_client.serving.listener import Accepted, Listener, ListenerLimits, allow_connections, check_exposure
-from sos_client.serving.parent_pipe import check_pipe
-from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
+from sos_client.serving.listener import Accepted, Listener, ListenerLimits, allow_connections
+from sos_client.serving.running import announce_ready, end_when_told, kept_hangups, reload_and_tell
 from sos_client.serving.serving_metrics import ServingMetrics
 from sos_client.serving.tls import ServerTls
 from sos_client.settings import SettingsError
@@ -98,19 +97,11 @@ class RunningServer:
 
     def reload(self) -> None:
         """Settings, tokens and certificates again. What is not in order is reported, and stays as it was."""
-        self._reload("settings", self._reload_settings)
-        self._reload("tokens", lambda: self._access.reload(self._settings.access.tokens))
+        reload_and_tell(self._log, "settings", self._reload_settings)
+        reload_and_tell(self._log, "tokens", lambda: self._access.reload(self._settings.access.tokens))
         if (tls := self._tls) is not None:
-            self._reload("TLS", lambda: tls.reload(self._settings.tls))
+            reload_and_tell(self._log, "TLS", lambda: tls.reload(self._settings.tls))
         self._service.recheck_access()
-
-    def _reload(self, what: str, load: Callable[[], None]) -> None:
-        try:
-            load()
-        except SettingsError as error:
-            self._log.error("reload failed", what=what, reason=str(error))
-        else:
-            self._log.audit("reloaded", what=what)
 
     def _reload_settings(self) -> None:
         """What can be changed while the server runs. What cannot is named, and stays as it is until a restart."""
@@ -151,18 +142,15 @@ async def _serve(
     share_port: bool,
 ) -> None:
     settings = load_settings()
-    tune_for_serving()
-    if exit_with_handle is not None:
-        check_pipe(exit_with_handle)
     log = EventLog(least=Level[settings.server.log_level.upper()])
-    for address in filter(None, (settings.listen, settings.web)):
-        check_exposure(
-            address,
-            tls=settings.tls is not None,
-            tokens=settings.access.tokens is not None,
-            insecure=settings.server.insecure,
-        )
-    allow_connections(_listener_limits(settings), besides=WEB_CONNECTIONS_MAX if settings.web else 0)
+    exposure = Exposure(
+        tls=settings.tls is not None,
+        tokens=settings.access.tokens is not None,
+        insecure=settings.server.insecure,
+    )
+    pages = WEB_CONNECTIONS_MAX if settings.web else 0
+    addresses = filter(None, (settings.listen, settings.web))
+    prepare_to_serve(addresses, exposure, _listener_limits(settings), besides=pages, exit_with_handle=exit_with_handle)
     access = AccessRules(settings.access.tokens)
     tls = ServerTls(settings.tls) if settings.tls else None
     async with _opened_store(settings, log) as store, trio.open_nursery() as nursery:

@@ -26,9 +26,8 @@ from journal.gateway.client.client import ClientSettings, open_volume
 from journal.service.serve import RunningService
 from sos_client.nurseries import background
 from sos_client.serving.access import AccessRules
-from sos_client.serving.interpreter import tune_for_serving
-from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
-from sos_client.serving.parent_pipe import check_pipe
+from sos_client.serving.beginning import Exposure, prepare_to_serve
+from sos_client.serving.listener import Listener, ListenerLimits
 from sos_client.serving.running import announce, end_when_told, kept_hangups
 from sos_client.serving.tls import ServerTls
 from sos_client.settings import SettingsError
@@ -137,7 +136,7 @@ class RunningListener:
 
     def reload(self) -> None:
         """Tokens and certificates again."""
-        self.service.reload()
+        self.service.port.reload()
         for load in (self.sources.reload, *([self._tls.reload] if self._tls is not None else [])):
             with contextlib.suppress(SettingsError):  # the service has said what is wrong with the same files
                 load()
@@ -204,7 +203,7 @@ class RunningListener:
 
     def _ready(self) -> None:
         gc.freeze()  # what a listener has when it begins, it keeps
-        announce(f"files {self.service.listener.address}")
+        announce(f"files {self.service.port.listener.address}")
         announce(f"ready {self.listener.address}")
 
 
@@ -217,8 +216,8 @@ async def _serve_metrics(
     from sos_client.serving.serving_metrics import ServingMetrics
     from sos_client.web.metrics_text import serve_metrics
 
-    registry = registry_of(running.service.metrics, running.service.keepers)
-    registry.register(ServingMetrics("sos_journal", running.service.listener, log))
+    registry = registry_of(running.service.port.metrics, running.service.keepers)
+    registry.register(ServingMetrics("sos_journal", running.service.port.listener, log))
     registry.register(ListenerCollector(running.sources, lambda: running.owned))
     await serve_metrics(address, registry, log, task_status=task_status)
 
@@ -244,15 +243,12 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume, serve_web: S
 
     `serve_web` serves the page, if the settings name an address for it.
     """
-    tune_for_serving()
     files = settings.files
     log = files.log
-    for address in (files.listen, settings.listen):
-        check_exposure(address, tls=files.tls is not None, tokens=files.tokens is not None, insecure=files.insecure)
-    if files.exit_with_handle is not None:
-        check_pipe(files.exit_with_handle)
-    pages = WEB_CONNECTIONS_MAX if files.web else 0
-    allow_connections(_LIMITS, besides=_LIMITS.connections_max + pages)  # those of the files' listener
+    exposure = Exposure(tls=files.tls is not None, tokens=files.tokens is not None, insecure=files.insecure)
+    others = _LIMITS.connections_max + (WEB_CONNECTIONS_MAX if files.web else 0)  # those of the files' listener, pages
+    addresses = (files.listen, settings.listen)
+    prepare_to_serve(addresses, exposure, _LIMITS, besides=others, exit_with_handle=files.exit_with_handle)
     with kept_hangups() as hangups:
         running = RunningListener(settings, log, open_volume)
         async with trio.open_nursery() as nursery:
@@ -269,7 +265,9 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume, serve_web: S
                 log.info("metrics", address=str(where))
             if files.web is not None and serve_web is not None:
                 log.info("web", address=await nursery.start(_serve_web, serve_web, running, log))
-            log.info("listening", address=str(running.listener.address), files=str(running.service.listener.address))
+            log.info(
+                "listening", address=str(running.listener.address), files=str(running.service.port.listener.address)
+            )
             await running.run()
             nursery.cancel_scope.cancel()
     log.info("stopped")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -13,19 +12,12 @@ from connectors.relay.relay import Relay
 from connectors.relay.relay_volume import RelayVolume, RelayVolumes
 from connectors.relay.spool import Spool
 from connectors.sink.locking import locked
-from journal.errors import JournalCode
-from journal.gateway.conversation import GatewaySurroundings
-from journal.gateway.gateway import Gateway, farewell
-from journal.gateway.metrics import GatewayMetrics
-from journal.gateway.wire.limits import INSTANCE_BYTES
+from journal.service.file_port import FilePort
 from sos_client.net.dialing import tcp_dial
-from sos_client.serving.access import AccessRules
+from sos_client.serving.beginning import Exposure, prepare_to_serve
 from sos_client.serving.event_log import EventLog, Level
-from sos_client.serving.interpreter import tune_for_serving
-from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
-from sos_client.serving.parent_pipe import check_pipe
+from sos_client.serving.listener import ListenerLimits
 from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
-from sos_client.serving.tls import ServerTls
 from sos_client.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -41,75 +33,44 @@ class RunningRelay:
 
     def __init__(self, settings: RelaySettings, log: EventLog) -> None:
         """Reads tokens and certificates, makes the spool, binds the address; SettingsError when anything is wrong."""
-        self._log = log
-        self._access = AccessRules(settings.tokens)
-        self._tls = ServerTls(settings.tls) if settings.tls else None
         try:
             spool = Spool(settings.spool, bytes_max=settings.spool_bytes_max)
         except OSError as error:
             raise SettingsError(f"the spool in {settings.spool} cannot be used: {error.strerror or error}") from error
         self.relay = Relay(settings, spool, dial=tcp_dial(settings.sink_tls), log=log)
-        self.listener = Listener(
+        self.port = FilePort(
             settings.listen,
+            lambda _: RelayVolumes(RelayVolume(self.relay, wall_ms=lambda: int(time.time() * 1000))),
+            who="relay",
             limits=_LIMITS,
-            tls=self._tls,
-            log=log,
-            too_many=lambda what: farewell(JournalCode.LIMIT, f"all {what} of this relay are in use; try again"),
-            not_tls=lambda reason: farewell(JournalCode.PROTOCOL, reason),
+            tls=settings.tls,
+            tokens=settings.tokens,
             share_port=settings.share_port,
-        )
-        self.metrics = GatewayMetrics(connections=lambda: self.gateway.connections)
-        self.gateway = Gateway(
-            GatewaySurroundings(
-                volumes=RelayVolumes(RelayVolume(self.relay, wall_ms=lambda: int(time.time() * 1000))),
-                access=self._access,
-                log=log,
-                metrics=self.metrics,
-                identity=os.urandom(INSTANCE_BYTES),
-                wall_clock=time.time,
-            )
+            log=log,
         )
 
     async def run(self) -> None:
         """Serve until `stop`."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.gateway.run)
+            nursery.start_soon(self.port.watch)
             nursery.start_soon(self.relay.run)
             gc.freeze()
-            announce_ready(self.listener.address)
-            await self.listener.serve(self.gateway.converse)
+            announce_ready(self.port.listener.address)
+            await self.port.serve()
             nursery.cancel_scope.cancel()
 
     async def stop(self) -> None:
         """Accept nothing more; whoever waits for a batch is told to ask the next relay."""
-        self.listener.stop()
+        self.port.listener.stop()
         self.relay.stop()
-        await self.gateway.stop()
-
-    def reload(self) -> None:
-        """Tokens and certificates again. What is not in order is reported, and stays as it was."""
-        for what, load in (("tokens", self._access.reload), ("TLS", self._tls.reload if self._tls else None)):
-            if load is None:
-                continue
-            try:
-                load()
-            except SettingsError as error:
-                self._log.error("reload failed", what=what, reason=str(error))
-            else:
-                self._log.audit("reloaded", what=what)
-        self.gateway.reload_access(time.time())
+        await self.port.stop()
 
 
 async def serve_relay(settings: RelaySettings) -> None:
     """Serve until told to stop. SettingsError (in a group) when it cannot begin."""
-    tune_for_serving()
     log = EventLog(least=Level[settings.log_level.upper()])
-    check_exposure(
-        settings.listen, tls=settings.tls is not None, tokens=settings.tokens is not None, insecure=settings.insecure
-    )
-    if settings.exit_with_handle is not None:
-        check_pipe(settings.exit_with_handle)
-    allow_connections(_LIMITS)
+    exposure = Exposure(tls=settings.tls is not None, tokens=settings.tokens is not None, insecure=settings.insecure)
+    prepare_to_serve([settings.listen], exposure, _LIMITS, exit_with_handle=settings.exit_with_handle)
     with kept_hangups() as hangups, locked(settings.spool, f"the spool in {settings.spool}"):
         running = RunningRelay(settings, log)
         async with trio.open_nursery() as nursery:
@@ -117,14 +78,14 @@ async def serve_relay(settings: RelaySettings) -> None:
                 nursery,
                 stop=running.stop,
                 hangups=hangups,
-                reload=running.reload,
+                reload=running.port.reload,
                 log=log,
                 exit_with_handle=settings.exit_with_handle,
             )
             if settings.metrics is not None:
                 where = await nursery.start(_serve_metrics, settings.metrics, running, log)
                 log.info("metrics", address=str(where))
-            log.info("serving", address=str(running.listener.address), spool=str(settings.spool))
+            log.info("serving", address=str(running.port.listener.address), spool=str(settings.spool))
             await running.run()
             nursery.cancel_scope.cancel()
     log.info("stopped")
@@ -138,6 +99,6 @@ async def _serve_metrics(
     from sos_client.serving.serving_metrics import ServingMetrics
     from sos_client.web.metrics_text import serve_metrics
 
-    registry = registry_of(running.relay, running.metrics)
-    registry.register(ServingMetrics("sos_relay", running.listener, log))
+    registry = registry_of(running.relay, running.port.metrics)
+    registry.register(ServingMetrics("sos_relay", running.port.listener, log))
     await serve_metrics(address, registry, log, task_status=task_status)

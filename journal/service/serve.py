@@ -7,29 +7,19 @@ SIGTERM, or with the process that holds the other end of a pipe.
 from __future__ import annotations
 
 import gc
-import os
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.errors import JournalCode
 from journal.gateway.client.sign_of_life import is_alive
-from journal.gateway.conversation import GatewaySurroundings
-from journal.gateway.gateway import Gateway, farewell
-from journal.gateway.metrics import GatewayMetrics
-from journal.gateway.wire.limits import INSTANCE_BYTES
+from journal.service.file_port import FilePort
 from journal.service.keeper import VolumeKeeper, VolumeKeepers
 from journal.takeover.owner_board import ServerBoard
-from sos_client.serving.access import AccessRules
+from sos_client.serving.beginning import Exposure, prepare_to_serve
 from sos_client.serving.event_log import EventLog
-from sos_client.serving.interpreter import tune_for_serving
-from sos_client.serving.listener import Listener, ListenerLimits, allow_connections, check_exposure
-from sos_client.serving.parent_pipe import check_pipe
+from sos_client.serving.listener import ListenerLimits
 from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
-from sos_client.serving.tls import ServerTls, TlsFiles
-from sos_client.settings import SettingsError
 from sos_client.web.limits import WEB_CONNECTIONS_MAX
 
 if TYPE_CHECKING:
@@ -40,6 +30,7 @@ if TYPE_CHECKING:
 
     from journal.service.keeper import OwnedVolume
     from sos_client.net.addresses import Address
+    from sos_client.serving.tls import TlsFiles
 
     ServeWeb = Callable[..., Awaitable[None]]
     OpenVolume = Callable[[str, int | None], AbstractAsyncContextManager[OwnedVolume]]
@@ -74,74 +65,61 @@ class RunningService:
 
     def __init__(self, settings: ServeSettings, log: EventLog, open_volume: OpenVolume) -> None:
         """Reads tokens and certificates and binds the address; SettingsError when anything of it is wrong."""
+        self._settings = settings
         self._log = log
-        self.access = AccessRules(settings.tokens)
-        self.tls = ServerTls(settings.tls) if settings.tls else None
-        self.listener = Listener(
+        self._open_volume = open_volume
+        self.keepers: list[VolumeKeeper] = []
+        self.port = FilePort(
             settings.listen,
+            self._volumes,
+            who="service",
             limits=_LIMITS,
-            tls=self.tls,
-            log=log,
-            too_many=lambda what: farewell(JournalCode.LIMIT, f"all {what} of this service are in use; try again"),
-            not_tls=lambda reason: farewell(JournalCode.PROTOCOL, reason),
+            tls=settings.tls,
+            tokens=settings.tokens,
             share_port=settings.share_port,
+            log=log,
         )
+
+    def _volumes(self, address: Address) -> VolumeKeepers:
+        settings = self._settings
         board = ServerBoard(
             servers=settings.servers,
-            address=settings.advertise or str(self.listener.address),
-            log=log,
+            address=settings.advertise or str(address),
+            log=self._log,
             token=settings.token,
             tls=settings.authorities,
             insecure=settings.insecure,
         )
         self.keepers = [
             VolumeKeeper(
-                name, open_volume=open_volume, board=board, is_alive=is_alive, log=log, standby=settings.standby
+                name,
+                open_volume=self._open_volume,
+                board=board,
+                is_alive=is_alive,
+                log=self._log,
+                standby=settings.standby,
             )
             for name in settings.volumes
         ]
-        self.metrics = GatewayMetrics(connections=lambda: self.gateway.connections)
-        self.gateway = Gateway(
-            GatewaySurroundings(
-                volumes=VolumeKeepers(self.keepers),
-                access=self.access,
-                log=log,
-                metrics=self.metrics,
-                identity=os.urandom(INSTANCE_BYTES),
-                wall_clock=time.time,
-            )
-        )
+        return VolumeKeepers(self.keepers)
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until `stop`. Calls `ready` when every volume is settled; raises why one can never be."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.gateway.run)
+            nursery.start_soon(self.port.watch)
             for keeper in self.keepers:
                 nursery.start_soon(keeper.run)
             nursery.start_soon(self._announce, ready)
-            await self.listener.serve(self.gateway.converse)
+            await self.port.serve()
             nursery.cancel_scope.cancel()
 
     async def stop(self) -> None:
         """Accept nothing more, let standbys have the volumes, answer what was asked, within a bounded time."""
-        self.listener.stop()
+        self.port.listener.stop()
         async with trio.open_nursery() as nursery:
             for keeper in self.keepers:
                 nursery.start_soon(keeper.give_back)
-            await self.gateway.stop()
-
-    def reload(self) -> None:
-        """Tokens and certificates again. What is not in order is reported, and stays as it was."""
-        for what, load in (("tokens", self.access.reload), ("TLS", self.tls.reload if self.tls else None)):
-            if load is None:
-                continue
-            try:
-                load()
-            except SettingsError as error:
-                self._log.error("reload failed", what=what, reason=str(error))
-            else:
-                self._log.audit("reloaded", what=what)
-        self.gateway.reload_access(time.time())
+            await self.port.stop()
 
     async def _announce(self, ready: Callable[[], None]) -> None:
         for keeper in self.keepers:
@@ -156,17 +134,10 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume, serve_web: Ser
 
     `serve_web` serves the page, if the settings name an address for it.
     """
-    tune_for_serving()
     log = settings.log
-    check_exposure(
-        settings.listen,
-        tls=settings.tls is not None,
-        tokens=settings.tokens is not None,
-        insecure=settings.insecure,
-    )
-    if settings.exit_with_handle is not None:
-        check_pipe(settings.exit_with_handle)
-    allow_connections(_LIMITS, besides=WEB_CONNECTIONS_MAX if settings.web else 0)
+    exposure = Exposure(tls=settings.tls is not None, tokens=settings.tokens is not None, insecure=settings.insecure)
+    pages = WEB_CONNECTIONS_MAX if settings.web else 0
+    prepare_to_serve([settings.listen], exposure, _LIMITS, besides=pages, exit_with_handle=settings.exit_with_handle)
     with kept_hangups() as hangups:
         service = RunningService(settings, log, open_volume)
         async with trio.open_nursery() as nursery:
@@ -174,7 +145,7 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume, serve_web: Ser
                 nursery,
                 stop=service.stop,
                 hangups=hangups,
-                reload=service.reload,
+                reload=service.port.reload,
                 log=log,
                 exit_with_handle=settings.exit_with_handle,
             )
@@ -183,7 +154,7 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume, serve_web: Ser
                 log.info("metrics", address=str(where))
             if settings.web is not None and serve_web is not None:
                 log.info("web", address=await nursery.start(serve_web, settings, service, log))
-            address = service.listener.address
+            address = service.port.listener.address
             log.info("serving", address=str(address), volumes=settings.volumes, tls=settings.tls is not None)
 
             def ready() -> None:
@@ -202,6 +173,6 @@ async def serve_metrics_of(
     from sos_client.serving.serving_metrics import ServingMetrics
     from sos_client.web.metrics_text import serve_metrics
 
-    registry = registry_of(service.metrics, service.keepers)
-    registry.register(ServingMetrics("sos_journal", service.listener, log))
+    registry = registry_of(service.port.metrics, service.keepers)
+    registry.register(ServingMetrics("sos_journal", service.port.listener, log))
     await serve_metrics(address, registry, log, task_status=task_status)

@@ -42,21 +42,21 @@ async def serve_web(
     check_exposure(
         settings.web, tls=settings.tls is not None, tokens=settings.tokens is not None, insecure=settings.insecure
     )
-    address = settings.advertise or str(service.listener.address)
+    address = settings.advertise or str(service.port.listener.address)
     source = ServiceSource(
         service.keepers,
-        service.metrics,
+        service.port.metrics,
         log,
         address=address,
-        place=f"--service {shlex.quote(settings.advertise or reachable(service.listener.address))}",
+        place=f"--service {shlex.quote(settings.advertise or reachable(service.port.listener.address))}",
         directory=settings.directory,
         connectors=connectors,
     )
-    registry = registry_of(service.metrics, service.keepers)
-    registry.register(ServingMetrics("sos_journal", service.listener, log))
+    registry = registry_of(service.port.metrics, service.keepers)
+    registry.register(ServingMetrics("sos_journal", service.port.listener, log))
     for collector in collectors:
         registry.register(collector)
-    endpoint = WebEndpoint(settings.web, source, registry, access=service.access, log=log, tls=service.tls)
+    endpoint = WebEndpoint(settings.web, source, registry, access=service.port.access, log=log, tls=service.port.tls)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(source.run)
         task_status.started(endpoint.url)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.serving.parent_pipe import parent_gone
+from sos_client.settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable
@@ -69,6 +70,16 @@ async def end_when_told(
     nursery.start_soon(obey_hangups)
     if exit_with_handle is not None:
         nursery.start_soon(end_with_parent, exit_with_handle)
+
+
+def reload_and_tell(events: EventLog, what: str, load: Callable[[], None]) -> None:
+    """Read settings of a running process again. What is not in order is logged, and stays as it was."""
+    try:
+        load()
+    except SettingsError as error:
+        events.error("reload failed", what=what, reason=str(error))
+    else:
+        events.audit("reloaded", what=what)
 
 
 def kept_hangups() -> AbstractContextManager[AsyncIterable[int]]:
