@@ -11,20 +11,23 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from journal.disk.disk import DiskLockedError, OpenMode, open_disk
-from journal.errors import OF_SERVERS, JournalCode, JournalError, UnavailableError, damaged, journal_error, refused
+from journal.errors import JournalCode, JournalError, UnavailableError, damaged, journal_error, refused
 from journal.image.index_snapshot import parse_snapshot_name
+from journal.member_errors import member_errors
 from journal.records.segment import parse_segment_name
 from journal.records.stored_objects import CopiedObject, next_name, standing_objects
 from sos_client.attempts import Deadlines
 from sos_client.client import NamespaceInfo, SosClient, open_client
-from sos_client.wire.errors import DamagedError, ErrorCode, RefusedError, SosError
+from sos_client.wire.errors import ErrorCode, RefusedError
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from journal.disk.disk import Disk
+    from journal.member_errors import Meanings
 
 
 # Others have the same bytes: a server that is slow to answer is not worth waiting for.
@@ -215,30 +218,12 @@ def _disk_errors(label: str) -> Iterator[None]:
         raise UnavailableError(JournalCode.UNAVAILABLE, f"{label} cannot be read: {error.strerror}") from error
 
 
-@contextmanager
-def _server_errors(label: str, volume: str) -> Iterator[None]:
-    try:
-        yield
-    except RefusedError as error:
-        raise _translated(error, label, volume) from error
-    except DamagedError as error:
-        raise damaged(f"{label}: {error}") from error
-    except JournalError:
-        raise
-    except SosError as error:
-        raise UnavailableError(JournalCode.UNAVAILABLE, f"{label} does not answer: {error}") from error
+def _server_errors(label: str, volume: str) -> AbstractContextManager[None]:
+    def not_there(_: str) -> JournalError:
+        return refused(JournalCode.VOLUME_NOT_FOUND, f"{label} has no volume {volume}", volume=volume)
 
-
-def _translated(error: RefusedError, label: str, volume: str) -> JournalError:
-    match error.code:
-        case ErrorCode.NOT_FOUND:
-            return refused(JournalCode.VOLUME_NOT_FOUND, f"{label} has no volume {volume}", volume=volume)
-        case code if code in OF_SERVERS:
-            return journal_error(OF_SERVERS[code], f"{label}: {error.message}")
-        case ErrorCode.DAMAGED | ErrorCode.IO_ERROR:
-            return damaged(f"{label}: {error.message}")
-        case _:
-            return UnavailableError(JournalCode.UNAVAILABLE, f"{label}: {error.message}")
+    meanings: Meanings = {ErrorCode.NOT_FOUND: not_there, ErrorCode.DAMAGED: damaged, ErrorCode.IO_ERROR: damaged}
+    return member_errors(label, meanings)
 
 
 def _is_ours(name: str) -> bool:

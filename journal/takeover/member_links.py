@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.copies.copies import MemberCopy
-from journal.errors import JournalCode, UnavailableError, journal_error, refused
+from journal.errors import JournalCode, UnavailableError, refused
+from journal.member_errors import meaning_of
 from journal.records.membership import Configuration, Member, Membership
 from sos_client.nurseries import background, together
 from sos_client.wire.errors import ErrorCode, RefusedError, SosError
@@ -115,11 +116,11 @@ async def find_members(links: MemberLinks, servers: Sequence[str]) -> frozenset[
             nursery.start_soon(look, address)
     if found:
         return frozenset(found)
-    refusals = [one for one in problems.values() if isinstance(one, RefusedError)]
-    for refusal in refusals:
+    refusals = {address: one for address, one in problems.items() if isinstance(one, RefusedError)}
+    for address, refusal in refusals.items():
         if refusal.code in (ErrorCode.AUTH, ErrorCode.DENIED):
-            raise journal_error(JournalCode[refusal.code.name], refusal.message)
-    if any(one.code is ErrorCode.NOT_FOUND for one in refusals):
+            raise meaning_of(refusal, address)
+    if any(one.code is ErrorCode.NOT_FOUND for one in refusals.values()):
         raise refused(
             JournalCode.VOLUME_NOT_FOUND,
             f"there is no volume {links.volume} on the servers that answer; `sos-journal create` makes one",

@@ -20,22 +20,20 @@ from journal.copies.local_log import LocalLog, open_local_log
 from journal.copies.member_filling import Filling
 from journal.copies.volume_reader import open_reader, whole_snapshot
 from journal.errors import (
-    OF_SERVERS,
     DamagedJournalError,
     JournalCode,
-    JournalError,
     UnavailableError,
-    journal_error,
     refused,
 )
 from journal.image.index_snapshot import snapshots_on_chain
+from journal.member_errors import member_errors
 from journal.records.membership import Configuration, Member, with_member, with_member_replaced, without_member
 from journal.records.segment import decode_segment_header
 from journal.takeover.driver import take_over
 from journal.takeover.member_links import member_links
 from journal.takeover.owner_board import GIVEN_BACK, ServerBoard
 from sos_client.serving.event_log import EventLog, Level
-from sos_client.wire.errors import RefusedError, SosError
+from sos_client.wire.errors import SosError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -167,7 +165,7 @@ async def _copies(links: MemberLinks, servers: Sequence[str]) -> list[Copy]:
 
 async def _newcomer(links: MemberLinks, address: str, reader: VolumeReader, progress: Callable[[int], None]) -> Member:
     """A namespace on the new server, filled with the closed segments of the chain. It may have been begun before."""
-    try:
+    with member_errors(address):
         client = await links.at(address)
         info = await client.use(links.volume, create=True)
         filling = Filling(client, links.volume, epoch=info.epoch, holder=info.holder)
@@ -184,14 +182,6 @@ async def _newcomer(links: MemberLinks, address: str, reader: VolumeReader, prog
                 await filling.segment(link, size=size, end=link.end, copies=reader.copies)
                 progress(link.end - link.start)
         await _give_snapshots(filling, reader)
-    except RefusedError as error:
-        if error.code in OF_SERVERS:
-            raise journal_error(OF_SERVERS[error.code], f"{address}: {error.message}") from error
-        raise UnavailableError(JournalCode.UNAVAILABLE, f"{address}: {error.message}") from error
-    except JournalError:
-        raise
-    except SosError as error:
-        raise UnavailableError(JournalCode.UNAVAILABLE, f"{address} does not answer: {error}") from error
     return Member(identity=client.server_identity, incarnation=info.incarnation, address=address)
 
 

@@ -6,17 +6,18 @@ opens the volume; one cut short before it may be tried again, since no member ho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from journal.copies.member_filling import Filling
-from journal.errors import OF_SERVERS, JournalCode, JournalError, UnavailableError, journal_error, refused
+from journal.errors import JournalCode, JournalError, refused
+from journal.member_errors import member_errors
 from journal.records.membership import Configuration, Member, Membership, majority
 from journal.records.record import Epoch
 from journal.records.segment import SegmentHeader
 from journal.records.settings import JournalSettings, Surroundings
 from journal.takeover.driver import header_record
 from journal.takeover.member_links import member_links
-from sos_client.wire.errors import ErrorCode, RefusedError, SosError
+from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
@@ -76,28 +77,16 @@ async def create_volume(
 async def _connect(links: MemberLinks, servers: Sequence[str]) -> list[SosClient]:
     clients = []
     for address in servers:
-        try:
+        with member_errors(address, _MEANINGS, silent="does not answer, and all servers of a new volume must"):
             clients.append(await links.at(address))
-        except RefusedError as error:
-            raise _translated(error, address) from error
-        except SosError as error:
-            raise UnavailableError(
-                JournalCode.UNAVAILABLE, f"all servers of a new volume must answer; {address} does not: {error}"
-            ) from error
     return clients
 
 
 async def _on_all(clients: Sequence[SosClient], step: Callable[[SosClient], Awaitable[None]]) -> None:
     """One step on every member; the first error ends the birth."""
     for client in clients:
-        try:
+        with member_errors(client.address, _MEANINGS):
             await step(client)
-        except RefusedError as error:
-            raise _translated(error, client.address) from error
-        except SosError as error:
-            if isinstance(error, JournalError):
-                raise
-            raise UnavailableError(JournalCode.UNAVAILABLE, f"{client.address} does not answer: {error}") from error
 
 
 async def _check_empty(client: SosClient, volume: str) -> None:
@@ -129,15 +118,16 @@ def _configuration(members: list[Member], acknowledgements: int | None) -> Confi
         raise refused(JournalCode.BAD_REQUEST, str(error)) from error
 
 
-def _translated(error: RefusedError, address: str) -> SosError:
-    match error.code:
-        case code if code in OF_SERVERS:
-            return journal_error(OF_SERVERS[code], f"{address}: {error.message}")
-        case ErrorCode.BAD_NAME:
-            return refused(JournalCode.BAD_REQUEST, f"{address}: {error.message}")
-        case ErrorCode.STALE_EPOCH | ErrorCode.FENCED:
-            return refused(
-                JournalCode.VOLUME_EXISTS, f"somebody else is making this volume: {address}: {error.message}"
-            )
-        case _:
-            return UnavailableError(JournalCode.UNAVAILABLE, f"{address}: {error.message}")
+def _bad_name(message: str) -> JournalError:
+    return refused(JournalCode.BAD_REQUEST, message)
+
+
+def _made_by_another(message: str) -> JournalError:
+    return refused(JournalCode.VOLUME_EXISTS, f"somebody else is making this volume: {message}")
+
+
+_MEANINGS: Final = {
+    ErrorCode.BAD_NAME: _bad_name,
+    ErrorCode.STALE_EPOCH: _made_by_another,
+    ErrorCode.FENCED: _made_by_another,
+}

@@ -7,19 +7,19 @@ volume of that name begins with a greater epoch.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from journal.copies.volume_listing import has_segments
-from journal.errors import OF_SERVERS, JournalCode, JournalError, UnavailableError, journal_error, refused
+from journal.errors import JournalCode, JournalError, refused
+from journal.member_errors import meaning_of, member_errors
 from journal.takeover.member_links import member_links
 from journal.takeover.owner_board import is_of_board
-from sos_client.wire.errors import ErrorCode, RefusedError, SosError
+from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.limits import IDENTITY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from journal.records.settings import Surroundings
     from journal.takeover.member_links import MemberLinks
@@ -56,7 +56,7 @@ async def stock_of(volume: str, servers: Sequence[str], *, surroundings: Surroun
     stock = []
     async with member_links(volume, surroundings) as links:
         for client, _ in await _having(links, servers):
-            with _translated(client.address):
+            with member_errors(client.address, _MEANINGS, silent=_GONE):
                 sizes = [info.size async for info in client.list_all(volume)]
             stock.append(Stock(server=client.address, objects=len(sizes), stored_bytes=sum(sizes)))
     return stock
@@ -82,7 +82,7 @@ async def remove_volume(
         epoch = max(info.epoch for _, info in having) + 1
         holder = surroundings.chance.randbytes(IDENTITY_BYTES)
         for client, _ in having:  # on all of them first: nobody may acknowledge what is deleted elsewhere
-            with _translated(client.address):
+            with member_errors(client.address, _MEANINGS, silent=_GONE):
                 await client.fence(volume, epoch, holder)
         for client, _ in having:
             removal.servers.append(client.address)
@@ -94,20 +94,18 @@ async def _having(links: MemberLinks, servers: Sequence[str]) -> list[tuple[SosC
     """All servers are asked; those without the namespace, or with an empty one, do not have the volume."""
     found = []
     for address in servers:
-        try:
+        with member_errors(address, _MEANINGS, silent=_KEEPS):
             client = await links.at(address)
-            info = await client.use(links.volume)
-            if (page := await client.list_page(links.volume)).entries:
+            try:
+                info = await client.use(links.volume)
+                page = await client.list_page(links.volume)
+            except RefusedError as error:
+                if error.code is not ErrorCode.NOT_FOUND:
+                    raise
+                continue
+            if page.entries:
                 _check_kind(links.volume, address, [entry.name for entry in page.entries])
                 found.append((client, info))
-        except RefusedError as error:
-            if error.code is not ErrorCode.NOT_FOUND:
-                raise _meaning(error, address) from error
-        except JournalError:
-            raise
-        except SosError as error:
-            message = f"{address} does not answer, and would keep its copy (name the others to leave it there): {error}"
-            raise UnavailableError(JournalCode.UNAVAILABLE, message) from error
     if not found:
         message = f"there is no volume {links.volume} on {', '.join(servers)}"
         raise refused(JournalCode.VOLUME_NOT_FOUND, message, volume=links.volume)
@@ -127,13 +125,13 @@ async def _check_right(client: SosClient, volume: str) -> None:
         await client.delete(volume, _NOBODYS)
     except RefusedError as error:
         if error.code is ErrorCode.DENIED:
-            raise _meaning(error, client.address) from error
+            raise meaning_of(error, client.address) from error
 
 
 async def _clear(
     client: SosClient, volume: str, epoch: int, holder: bytes, removal: Removal, progress: Callable[[int], None]
 ) -> None:
-    with _translated(client.address):
+    with member_errors(client.address, _MEANINGS, silent=_GONE):
         objects = [info async for info in client.list_all(volume)]
         for info in objects:
             try:
@@ -156,21 +154,10 @@ async def _delete(client: SosClient, volume: str, info: ObjectInfo, epoch: int, 
     await client.delete(volume, info.name, epoch=epoch, holder=holder)
 
 
-@contextmanager
-def _translated(address: str) -> Iterator[None]:
-    try:
-        yield
-    except RefusedError as error:
-        raise _meaning(error, address) from error
-    except SosError as error:
-        message = f"{address} does not answer any more: {error}; do it again when it does"
-        raise UnavailableError(JournalCode.UNAVAILABLE, message) from error
+def _claimed(message: str) -> JournalError:
+    return refused(JournalCode.CHANGED, f"somebody else has claimed the volume meanwhile: {message}")
 
 
-def _meaning(error: RefusedError, address: str) -> SosError:
-    message = f"{address}: {error.message}"
-    if error.code in OF_SERVERS:
-        return journal_error(OF_SERVERS[error.code], message)
-    if error.code in (ErrorCode.STALE_EPOCH, ErrorCode.FENCED):
-        return refused(JournalCode.CHANGED, f"somebody else has claimed the volume meanwhile: {message}")
-    return UnavailableError(JournalCode.UNAVAILABLE, message)
+_MEANINGS: Final = {ErrorCode.STALE_EPOCH: _claimed, ErrorCode.FENCED: _claimed}
+_KEEPS: Final = "does not answer, and would keep its copy (name the others to leave it there)"
+_GONE: Final = "does not answer any more (do it again when it does)"
