@@ -1,8 +1,7 @@
 """The writer: one process that orders all changes of a volume, and answers when k members have synced them.
 
 Belongs here: the interface of a volume (journal/volume.py) on top of a log. An operation is checked against the
-*pending* image, becomes a record, and is answered when that record is acknowledged; what others see is the
-*acknowledged* image. An answer that rests on a pending record, a refusal included, waits for that record.
+*pending* image, becomes a record, and is answered, refusals too, when that is acknowledged: others see that image only.
 
     put ─ check (preconditions.py) ─ record (log.py) ─┬─ members (replica.py) ─ acknowledged ─ answer
                                                       └─ local copy (local_log.py), never waited for
@@ -325,9 +324,8 @@ class Journal:
     ) -> Answer:
         """Check, write and wait. `check` raises the refusal, or says what to write; None answers `nothing`.
 
-        `answers`: what this kind of change is answered by; an operation id of another kind is a BAD_REQUEST.
-        Everything up to the wait happens at once, so that no other change comes between check and record. Cancelled
-        while waiting: the record is written all the same, and the operation's answer is kept.
+        `answers`: the kind of answer; an operation id of another kind is a BAD_REQUEST. Up to the wait all happens at
+        once, so that no change comes between check and record. Cancelled while waiting: the record is written.
         """
         self.log.acknowledged.check_owner()
         await self.log.wait_room()
