@@ -15,6 +15,9 @@ _NAME: Final = re.compile(r"^(?:[!~*]*(?:\(\d+\) )?)(?: )?(?P<name>[A-Za-z]\w*)"
 _ATTRIBUTE: Final = re.compile(r"^`?(?P<name>[^#`]+?)`?#(?P<id>\d+)L?(?:-T\d+ms)?$")
 _ALIAS: Final = re.compile(r"^(?P<from>.*) AS (?P<to>[^ ]+#\d+L?(?:-T\d+ms)?)$")
 _LABEL: Final = re.compile(r"^== (?P<which>.+?) ==$")  # of a plan, such as Physical, Final or Initial
+_PHYSICAL: Final = "== Physical Plan =="
+"""Logical plans may stand before it."""
+_DETAIL: Final = re.compile(r"^\(\d+\) [A-Za-z]")  # what the formatted mode says of a node, below the tree
 _NOT_RUN: Final = "Initial Plan"
 """What adaptive execution began with; the plan that runs is printed before it."""
 
@@ -44,7 +47,14 @@ def parse_plan(text: str) -> PlanNode:
     root: PlanNode | None = None
     path: list[PlanNode] = []
     left_out: int | None = None
-    for number, line in enumerate(text.splitlines(), start=1):
+    lines = text.splitlines()
+    if any(_DETAIL.match(line) for line in lines):
+        raise ValueError(
+            "this is a plan in Spark's formatted mode, whose lines do not say what their nodes do: give what explain() "
+            "prints; the UI shows that with spark.sql.ui.explainMode=simple"
+        )
+    begin = lines.index(_PHYSICAL) if _PHYSICAL in lines else 0
+    for number, line in enumerate(lines[begin:], start=begin + 1):
         found = _PREFIX.match(line)
         assert found is not None
         depth = len(found["indent"]) // 3 + (1 if found["branch"] else 0)

@@ -279,6 +279,18 @@ def test_every_node_is_in_the_table_of_the_document() -> None:
     assert table in (ROOT / "docs" / "order.md").read_text(encoding="utf-8")
 
 
+def test_a_plan_that_does_not_say_what_its_nodes_do_is_told_from_others() -> None:
+    formatted = (
+        "== Physical Plan ==\n* Project (2)\n+- StreamingRelation (1)\n\n\n(1) StreamingRelation\nOutput [1]: [a#0]\n"
+    )
+    with pytest.raises(ValueError, match=r"spark\.sql\.ui\.explainMode=simple"):
+        parse_plan(formatted)
+    everything = "== Parsed Logical Plan ==\nRepartition 2, true\n+- Relation [a#0]\n\n== Physical Plan ==\n" + tree(
+        SCAN
+    )
+    assert parse_plan(everything).name == parse_plan(tree(SCAN)).name
+
+
 @pytest.mark.parametrize(("arguments", "code"), [(["--key", "key", "--source", "keys"], 0), ([], 1)])
 def test_the_command(tmp_path: Path, arguments: list[str], code: int) -> None:
     (tmp_path / "plan").write_text(tree(EXCHANGE, SCAN), encoding="utf-8")
