@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-IN_CI = 30
+IN_CI = 40
 IN_SOAK = int(os.environ.get("SOS_RANDOM_PLANS", "2000"))
 ON_A_CLUSTER = IN_SOAK // 20
 
