@@ -99,7 +99,7 @@ def test_it_is_built_and_what_is_in_it_works(engine: Engine) -> None:
     assert config["Cmd"][0] == "sos-server"
     assert config["Healthcheck"]["Test"] == ["CMD", "healthy", "127.0.0.1:7480"]
     assert list(config["Volumes"]) == ["/var/lib/sos"]
-    container = engine("from", "--pull-never", "localhost/sos")
+    container = engine("from", "--pull-never", "--ulimit=nofile=8192:8192", "localhost/sos")
     said = engine("run", "--isolation=chroot", "--network=host", container, "--", "sh", "-c", TRIED)
     assert said.splitlines()[-1] == "all of it"
     assert engine("run", "--isolation=chroot", container, "--", "sh", "-c", "command -v java || echo none") == "none"
