@@ -190,7 +190,7 @@ class Scenario:
 
 def draw_scenario(seed: int, chance: random.Random) -> Scenario:
     """The profile follows from the seed, all else is drawn."""
-    profile = APART.get(seed % APART_EVERY, PROFILES[seed % len(PROFILES)])
+    profile = profile_of(seed)
     (count, acknowledgements) = (3, 2) if profile.three_of_two else _draw(chance, SHAPES)
     retention = _draw(chance, {one: weight for one, weight in RETENTIONS.items() if _fits(profile, any(one))})
     return Scenario(
@@ -202,6 +202,11 @@ def draw_scenario(seed: int, chance: random.Random) -> Scenario:
         standby=profile.services > 1 and chance.random() < 0.4,
         goes_on=chance.random() < GOES_ON_RATE or profile.stays_hurt,
     )
+
+
+def profile_of(seed: int) -> Profile:
+    """What goes wrong in the run of a seed."""
+    return APART.get(seed % APART_EVERY, PROFILES[seed % len(PROFILES)])
 
 
 def _fits(profile: Profile, forgets: bool) -> bool:  # noqa: FBT001
