@@ -103,6 +103,7 @@ CONNECTOR_TESTS: Final = [
     for name in [
         "test_codec",
         "test_message_run",
+        "test_row_run",
         "test_session",
         "test_wallaroo_vectors",
         "test_wire_document",
