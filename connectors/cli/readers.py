@@ -12,7 +12,7 @@ from journal.cli.locations import LocationType
 from journal.cli.options import access_options, style_options
 from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
-from sos_client.command.output import print_json, print_table, size_text, time_text
+from sos_client.command.output import note, print_json, print_table, size_text, time_text
 from sos_client.command.running import run_async
 from sos_client.printable import printable
 
@@ -61,6 +61,9 @@ async def _list(volume: str, style: Style, access: Access) -> None:
         )
         for one in readers
     ]  # fmt: skip
+    if not rows:
+        note(f"nobody reads {volume}: nothing is deleted until somebody does")
+        return
     print_table(("READER", "NEXT", "LAG", "LAG BYTES", "REWIND", "COMMITTED", ""), rows, right=(1, 2, 3, 4))
 
 

@@ -17,6 +17,7 @@ from sos_client.command.output import note, print_json, progress
 from sos_client.command.parameters import AddressList, Seconds
 from sos_client.command.running import run_async
 from sos_client.credentials import tls_context, token_of
+from sos_client.nurseries import background
 from sos_client.printable import printable
 from sos_client.wire.errors import MisuseError
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from connectors.source.source import OpenStream, Source
 
+TROUBLE_SECONDS: Final = 2.0
+"""Restarts of a listener take less."""
 STDIN: Final = Path("-")
 EXAMPLES: Final = """\b
 Examples:
@@ -92,11 +95,22 @@ async def _send(files: tuple[Path, ...], options: dict[str, Any]) -> None:
     ) as source:
         with progress("sending", total) as bar:
             sending = Sending(source, options, bar.advance)
-            async with trio.open_nursery() as nursery:
+            async with background() as watch, trio.open_nursery() as nursery:
+                watch.start_soon(_say_trouble, source, options["timeout"])
                 for file in files:
                     nursery.start_soon(sending.standard_input if file == STDIN else sending.file_of_name, file)
     if sending.failures:
         raise sending.failures[0]
+
+
+async def _say_trouble(source: Source, seconds: float) -> None:
+    """For whom it waits, if that takes longer than a moment."""
+    said = ""
+    while True:
+        await trio.sleep(TROUBLE_SECONDS)
+        if source.trouble not in ("", said):
+            note(f"{source.trouble}; trying for up to {seconds:g} s")
+        said = source.trouble
 
 
 class Sending:

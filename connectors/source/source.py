@@ -26,6 +26,7 @@ from sos_client.net.dialing import tcp_dial
 from sos_client.nurseries import background
 from sos_client.retry import RetryPolicy
 from sos_client.wire.errors import ConnectionLostError, DeadlineError, MisuseError, SosError
+from sos_client.wire.strangers import WrongPortError
 
 if TYPE_CHECKING:
     import ssl
@@ -157,9 +158,15 @@ class Source:
         self._due = DueStreams()
         self._refused: deque[tuple[OpenStream, float]] = deque()  # and when
         self._trouble = "it does not answer"
+        self._connected = False
         self._heard = trio.current_time()
         self._work = trio.Event()
         self._changed = trio.Event()
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection now; empty: there is one. It is tried again all the time."""
+        return "" if self._connected else self._trouble
 
     async def open_stream(self, stream_id: int, name: str) -> OpenStream:
         """Open a stream, and learn its point of reference. Waits while another connection has it."""
@@ -198,7 +205,8 @@ class Source:
             except SosError as error:
                 self._trouble = str(error)
                 self._refusals += 1
-                refused_at_once = isinstance(error, ListenerRefusedError) and self.connections == connections
+                in_vain = isinstance(error, ListenerRefusedError | WrongPortError)
+                refused_at_once = in_vain and self.connections == connections
                 if refused_at_once or self._refusals > REFUSALS_MAX:
                     self._failure = error
                     self._tell()
@@ -233,6 +241,7 @@ class Source:
     async def _converse(self, address: str) -> None:
         link = await open_source_link(self._dial, address, self._hello, seconds=CONNECT_SECONDS)
         self.connections += 1
+        self._connected = True
         try:
             self._refused.clear()
             for stream in self._streams.values():
@@ -247,6 +256,7 @@ class Source:
                 self._elsewhere = self._usable(frame.address)
                 raise ConnectionLostError(f"{address} asked to connect again")
         finally:
+            self._connected = False
             await link.aclose()
 
     async def _next_frame(self, link: SourceLink) -> Frame:

@@ -13,6 +13,7 @@ from connectors.wire.frames import ErrorFrame, Frame, HelloFrame
 from connectors.wire.session import ConnectorRole, ConnectorSession
 from sos_client.net.dialing import FOREIGN_ERRORS, translate, translated
 from sos_client.wire.errors import ConnectionLostError, ProtocolError
+from sos_client.wire.strangers import CONNECTOR, HEAD_BYTES, check_greeted
 
 if TYPE_CHECKING:
     from sos_client.net.dialing import Dial
@@ -29,6 +30,7 @@ class SourceLink:
         self.address = address
         self.session = ConnectorSession(ConnectorRole.SOURCE)
         self._stream = stream
+        self._head = b""  # of what came first
 
     async def send(self, data: bytes) -> None:
         """Bytes that the session has made, or knows of. ConnectionLostError."""
@@ -38,7 +40,10 @@ class SourceLink:
             raise translate(self.address, error) from error
 
     async def next_frame(self) -> Frame:
-        """What the listener says next. ListenerRefusedError for an ERROR, ConnectionLostError at the end."""
+        """What the listener says next. ListenerRefusedError for an ERROR, ConnectionLostError at the end.
+
+        WrongPortError when the first thing that comes shows that another program is there.
+        """
         while (frame := self.session.next_frame()) is None:
             try:
                 data = await self._stream.receive_some()
@@ -46,6 +51,9 @@ class SourceLink:
                 raise translate(self.address, error) from error
             if not data:
                 raise ConnectionLostError(f"{self.address} has closed the connection")
+            if len(self._head) < HEAD_BYTES:
+                self._head = (self._head + bytes(data))[:HEAD_BYTES]
+                check_greeted(self._head, self.address, CONNECTOR)
             self.session.receive(data)
         if isinstance(frame, ErrorFrame):
             raise ListenerRefusedError(f"{self.address} refused: {frame.reason}")

@@ -14,10 +14,11 @@ from sos_client.wire.limits import FRAME_BYTES_MAX_BEFORE_HELLO, LENGTH_BYTES
 HEAD_BYTES: Final = LENGTH_BYTES + 1
 SOS_SERVER: Final = "an SOS server"
 JOURNAL_SERVICE: Final = "a journal service"
+CONNECTOR: Final = "a listener or sink of connectors"
 _REFUSALS: Final = {
     0xFF: f"{SOS_SERVER} (--servers, sos --server)",
     0xAA: f"{JOURNAL_SERVICE} (--service)",
-    0x02: "a listener or sink of connectors (sos-connector send --to)",
+    0x02: f"{CONNECTOR} (sos-connector send --to)",
 }
 """By the type of the frame that is an ERROR in each protocol."""
 

@@ -31,7 +31,7 @@ def source(report: Report, directory: Path, seconds: float) -> None:
     """Rows a second into a sink that drops them, and how long a small batch takes. `seconds`: about that of a batch."""
     rows = max(SMALL_ROWS, int(400_000 * seconds))
     with ExitStack() as stack:
-        listener = stack.enter_context(_listener(directory))
+        listener = stack.enter_context(listening(directory))
         _fill(listener, directory, rows * (BATCHES + WARM_UP_BATCHES))
         asked = stack.enter_context(_spark(directory, listener.addresses["files"]))
         for own in (True, False):
@@ -57,7 +57,7 @@ def source(report: Report, directory: Path, seconds: float) -> None:
 
 
 @contextmanager
-def _listener(directory: Path) -> Iterator[Process]:
+def listening(directory: Path) -> Iterator[Process]:
     command = ["connectors", "listen", "--volume", "bench", "--embedded", "--dir", str(directory / "ingest")]
     listener = Process("listener", directory, *command, "--listen", "127.0.0.1:0")
     listener.start()

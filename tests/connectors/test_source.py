@@ -16,6 +16,7 @@ from connectors.source.source import SILENT_SECONDS, Source
 from connectors.source.source_link import ListenerRefusedError
 from sos_client.nurseries import background
 from sos_client.wire.errors import DeadlineError, MisuseError
+from sos_client.wire.strangers import WrongPortError
 from tests.connectors.house import HELLO, OTHER, House, listening
 from tests.fakes.memory_volume import MemoryVolume
 
@@ -246,3 +247,33 @@ async def test_a_message_costs_no_look_at_the_other_streams(monkeypatch: pytest.
         await streams[8].aclose()
         assert set(looked) == {7}
         assert await payloads(house) == [b"x"] * 50
+
+
+async def test_who_is_on_another_port_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    """A journal service refuses HELLO in words that no listener has."""
+
+    async def dial(_: str) -> trio.abc.Stream:
+        here, there = trio.testing.memory_stream_pair()
+        await there.send_all(bytes.fromhex("00000003aa9001"))
+        return here
+
+    async with sourcing(dial) as source:
+        with pytest.raises(WrongPortError, match=r"a is the port of a journal service .*; a listener .* was expected"):
+            await source.open_stream(1, "s")
+
+
+async def test_it_says_why_there_is_no_connection(autojump_clock: trio.testing.MockClock) -> None:
+    async with listening(settings=SETTINGS) as house:
+        here = False
+
+        async def dial(address: str) -> trio.abc.Stream:
+            if not here:
+                raise ConnectionRefusedError("nobody")
+            return await house.dial(address)
+
+        async with sourcing(dial) as source:
+            await trio.sleep(1)
+            assert source.trouble in ("a: nobody", "b: nobody")
+            here = True
+            await source.open_stream(1, "s")
+            assert source.trouble == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 RUNS: Final = 150_000
 SECONDS_MAX: Final = 90
+SOAK_RUNS: Final = int(os.environ.get("SOS_SOAK_FRAMES", "1000000"))
+SOAK_SECONDS_MAX: Final = 3600
 MEMORY_MEGABYTES_MAX: Final = 512
 
 
@@ -64,11 +67,24 @@ def connector_inputs() -> Iterator[bytes]:
 def test_no_input_does_more_than_break_the_protocol(
     target: str, inputs: Callable[[], Iterator[bytes]], tmp_path: Path
 ) -> None:
+    play(target, inputs, tmp_path, runs=RUNS, seconds_max=SECONDS_MAX)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3 * SOAK_SECONDS_MAX)
+def test_a_million_frames_of_connectors(tmp_path: Path) -> None:
+    """At least: most inputs have several, and all that are asked for are made."""
+    said = play("connector_target", connector_inputs, tmp_path, runs=SOAK_RUNS, seconds_max=SOAK_SECONDS_MAX)
+    assert f"Done {SOAK_RUNS} runs" in said
+
+
+def play(target: str, inputs: Callable[[], Iterator[bytes]], tmp_path: Path, *, runs: int, seconds_max: int) -> str:
+    """What the fuzzer said, when it has found nothing."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     for number, content in enumerate(inputs()):
         (corpus / str(number)).write_bytes(content)
-    limits = [f"-runs={RUNS}", f"-max_total_time={SECONDS_MAX}", f"-rss_limit_mb={MEMORY_MEGABYTES_MAX}", "-timeout=10"]
+    limits = [f"-runs={runs}", f"-max_total_time={seconds_max}", f"-rss_limit_mb={MEMORY_MEGABYTES_MAX}", "-timeout=10"]
     command = [sys.executable, "-m", f"tests.fuzz.{target}", str(corpus), "-max_len=4096", "-seed=1", *limits]
     done = subprocess.run(
         [*command, f"-artifact_prefix={tmp_path}/"],
@@ -76,8 +92,9 @@ def test_no_input_does_more_than_break_the_protocol(
         capture_output=True,
         text=True,
         check=False,
-        timeout=SECONDS_MAX * 3,
+        timeout=seconds_max * 3,
     )
     findings = {path.name: path.read_bytes()[:200] for path in tmp_path.iterdir() if path.is_file()}
     assert done.returncode == 0, f"{findings}\n{done.stderr[-4000:]}"
     assert not findings
+    return done.stderr

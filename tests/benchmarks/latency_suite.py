@@ -1,0 +1,61 @@
+"""From a producer's `send` to the row in a micro-batch, at a steady rate: how long, and where that time goes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+from tests.benchmarks import ours
+from tests.benchmarks.processes import stop
+from tests.benchmarks.source_suite import listening
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.benchmarks.comparison import Report
+
+MESSAGES_A_SECOND: Final = 1000
+SECONDS: Final = 20.0
+"""For each second that a measurement of other suites takes."""
+WARM_UP_SHARE: Final = 0.4
+"""Of these do not count: the JVM compiles what it runs often."""
+
+
+def latency(report: Report, directory: Path, seconds: float) -> None:
+    """P50 and P99 of all rows, and the medians of the parts of their way."""
+    lasts = SECONDS * seconds
+    (directory / "checkpoint").mkdir()
+    with (
+        ours.new_volume(directory / "checkpoint", members=1) as service,
+        listening(directory) as listener,
+        (directory / "spark.log").open("w+", encoding="utf-8") as log,
+    ):
+        module = [sys.executable, "-m", "tests.benchmarks.latency_query"]
+        told = [listener.addresses["files"], f"127.0.0.1:{service.port}", str(WARM_UP_SHARE * lasts)]
+        query = subprocess.Popen([*module, *told], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert query.stdout is not None
+            if query.stdout.readline() != "running\n":
+                raise RuntimeError(f"Spark ended: {(directory / 'spark.log').read_text()[-3000:]}")
+            source = [sys.executable, "-m", "tests.benchmarks.latency_source", listener.addresses["ready"]]
+            subprocess.run([*source, str(MESSAGES_A_SECOND), str(lasts)], check=True, timeout=600 + 3 * lasts)
+            answer, _ = query.communicate(timeout=300)
+            found = json.loads(answer)
+        finally:
+            stop(query)
+    for name in ("p50", "p99"):
+        _say(
+            report,
+            f"send to row in a micro-batch, {MESSAGES_A_SECOND:,} messages a second, {name.upper()}",
+            found,
+            name,
+        )
+    for part in list(found)[4:]:
+        _say(report, f"of it (median): {part}", found, part)
+
+
+def _say(report: Report, name: str, found: dict[str, float], part: str) -> None:
+    """Stated against nothing: there is no goal."""
+    report.state(name, max(found[part], 0.1), found["p50"], peer_name="the P50", unit="ms", goal=None)
