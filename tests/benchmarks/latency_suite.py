@@ -42,6 +42,8 @@ def latency(report: Report, directory: Path, seconds: float) -> None:
             source = [sys.executable, "-m", "tests.benchmarks.latency_source", listener.addresses["ready"]]
             subprocess.run([*source, str(MESSAGES_A_SECOND), str(lasts)], check=True, timeout=600 + 3 * lasts)
             answer, _ = query.communicate(timeout=300)
+            if query.returncode:
+                raise RuntimeError(f"Spark ended: {(directory / 'spark.log').read_text()[-3000:]}")
             found = json.loads(answer)
         finally:
             stop(query)

@@ -21,6 +21,8 @@ PAYLOAD_BYTES: Final = 100
 BATCHES: Final = 6
 """Of each run, after two that do not count."""
 WARM_UP_BATCHES: Final = 2
+WARM_UP_RUNS: Final = 4
+"""Of small batches, before anything counts: the JVM compiles what it runs often, and a batch takes a third then."""
 SMALL_ROWS: Final = 2000
 ADDED_MS_MAX: Final = 25
 """What a small batch may take longer than one of rows that are made."""
@@ -35,8 +37,10 @@ def source(report: Report, directory: Path, seconds: float) -> None:
         _fill(listener, directory, rows * (BATCHES + WARM_UP_BATCHES))
         asked = stack.enter_context(_spark(directory, listener.addresses["files"]))
         for own in (True, False):
-            for size in (rows, SMALL_ROWS):
-                asked(own, size)  # the JVM compiles what it runs often
+            asked(own, rows)
+        for _ in range(WARM_UP_RUNS):
+            for own in (True, False):
+                asked(own, SMALL_ROWS)
         report.compare(
             f"Spark source, rows of {PAYLOAD_BYTES} B",
             lambda: 1000 * rows / asked(True, rows),

@@ -98,6 +98,11 @@ class Producer(Process):
             number += LINES_AT_ONCE
 
 
+def end(*producers: Producer) -> None:
+    for producer in producers:
+        producer.end()
+
+
 @contextmanager
 def producing(number: int, directory: Path, listener: Process) -> Iterator[Producer]:
     producer = Producer(number, directory, listener)
@@ -121,7 +126,9 @@ def kill_all_parts(tmp_path: Path, *, kills: int, kills_of_a_round: int, seed: i
             for number in range(-(-kills // kills_of_a_round)):
                 parts = [listener, machine, *servers, one, two]
                 order.shuffle(parts)
-                play(parts, listener, kills=kills_of_a_round, seed=1000 * seed + number)
+                play(parts, listener, kills=kills_of_a_round, seed=1000 * seed + number, quiet=lambda: end(one, two))
+                one.start()
+                two.start()
             one.finish()
             two.finish()
             rows = stored(listener)

@@ -19,7 +19,7 @@ from tests.connectors.wallaroo_source import CutOffError, SourceStream, Wallaroo
 from tests.json_contract.contract import hold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 START_SECONDS = 30.0
@@ -96,8 +96,13 @@ def stored(listener: Process) -> list[tuple[int, int, int, bytes]]:
     return stored_rows(b"".join(journal("cat", f"sos://clicks/{path}") for path in paths))
 
 
-def play(processes: list[Process], listener: Process, *, kills: int, seed: int) -> None:
-    """Send while they are killed in turn; then everything is there once, per stream in order."""
+def play(
+    processes: list[Process], listener: Process, *, kills: int, seed: int, quiet: Callable[[], None] = lambda: None
+) -> None:
+    """Send while they are killed in turn; then everything is there once, per stream in order.
+
+    `quiet` sees to it that nobody else sends while that is looked at.
+    """
     chance = random.Random(seed)
     ids = range(4 * seed, 4 * seed + 4)
     streams = [SourceStream(n, b"stream-%d" % n, [b"%d-%d" % (n, m) for m in range(500 * kills)]) for n in ids]
@@ -125,6 +130,7 @@ def play(processes: list[Process], listener: Process, *, kills: int, seed: int) 
             victim.start()
             killed, next_kill = killed + 1, time.monotonic() + chance.random() * 0.5
     source.close()
+    quiet()
     rows = stored(listener)
     assert [row[0] for row in rows] == list(range(len(rows)))
     for stream in streams:
