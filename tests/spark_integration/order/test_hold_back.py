@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_integration import OrderError, ordered
+from spark_integration.order.arrow_spool import ArrowSpool
 from spark_integration.order.held_rows import SourceMarks, read_held, write_held
 from spark_integration.order.hold_back import HoldBack
 from spark_integration.order.ordered import OrderedWriter
@@ -144,3 +145,19 @@ def test_a_file_of_held_rows() -> None:
         read_held(io.BytesIO(newer), SCHEMA, messages.append)
     assert marks.after({"0": 5, "t-1": 120}) == SourceMarks(marks={"0": 118, "t-1": 120}, end=(97, 3))
     assert marks.waits_for(2) == "partition t-1, whose last sequence is 97"
+
+
+def test_one_time_in_two_partitions_is_told_apart_by_the_partition() -> None:
+    """And is given out when both have come as far."""
+    rows = pa.record_batch({"sequence": [5, 7, 5, 6], "partition": [0, 1, 1, 1]})
+    spool = ArrowSpool(rows.schema, ("sequence", "partition"))
+    spool.add(rows.serialize().to_pybytes())
+    spool.cut()
+    marks = HoldBack(column="partition", partitions=2).hold(SourceMarks(), 0, spool)
+    assert marks == SourceMarks(marks={"0": 5, "1": 7}, end=(5, 1))
+    given, held = (
+        [row for batch in some for row in batch.to_pylist()] for some in (spool.in_order(), spool.held_in_order())
+    )
+    assert [(row["sequence"], row["partition"]) for row in given] == [(5, 0), (5, 1)]
+    assert [row["sequence"] for row in held] == [6, 7]
+    spool.close()
