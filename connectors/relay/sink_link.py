@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 
+from connectors.frames_in import next_frame
 from connectors.relay.coordinator import AskUncommitted, EndTransaction, Prepare
 from connectors.wire.frames import (
     AckFrame,
@@ -284,14 +285,7 @@ class SinkLink:
     async def _next_frame(self) -> Frame:
         assert self._stream is not None
         try:
-            while (frame := self._session.next_frame()) is None:
-                try:
-                    data = await self._stream.receive_some()
-                except FOREIGN_ERRORS as error:
-                    raise translate(self.address, error) from error
-                if not data:
-                    raise ConnectionLostError(f"{self.address} has closed the connection")
-                self._session.receive(data)
+            frame = await next_frame(self._stream, self._session, self.address)
         except ProtocolError as error:
             await self._complain(str(error))
             raise ProtocolError(f"{self.address} breaks the protocol: {error}") from error

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from connectors.frames_in import next_frame
 from connectors.wire.frames import ErrorFrame, Frame, HelloFrame
 from connectors.wire.session import ConnectorRole, ConnectorSession
 from sos_client.net.dialing import FOREIGN_ERRORS, translate, translated
-from sos_client.wire.errors import ConnectionLostError, ProtocolError
+from sos_client.wire.errors import ProtocolError
 from sos_client.wire.strangers import CONNECTOR, HEAD_BYTES, check_greeted
 
 if TYPE_CHECKING:
@@ -44,20 +45,15 @@ class SourceLink:
 
         WrongPortError when the first thing that comes shows that another program is there.
         """
-        while (frame := self.session.next_frame()) is None:
-            try:
-                data = await self._stream.receive_some()
-            except FOREIGN_ERRORS as error:
-                raise translate(self.address, error) from error
-            if not data:
-                raise ConnectionLostError(f"{self.address} has closed the connection")
-            if len(self._head) < HEAD_BYTES:
-                self._head = (self._head + bytes(data))[:HEAD_BYTES]
-                check_greeted(self._head, self.address, CONNECTOR)
-            self.session.receive(data)
+        frame = await next_frame(self._stream, self.session, self.address, look=self._look)
         if isinstance(frame, ErrorFrame):
             raise ListenerRefusedError(f"{self.address} refused: {frame.reason}")
         return frame
+
+    def _look(self, data: bytes) -> None:
+        if len(self._head) < HEAD_BYTES:
+            self._head = (self._head + data)[:HEAD_BYTES]
+            check_greeted(self._head, self.address, CONNECTOR)
 
     async def aclose(self) -> None:
         """Close at once."""

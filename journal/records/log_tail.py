@@ -7,28 +7,14 @@ what is kept reads the log elsewhere (member_filling.py) and comes back.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from journal.records.segment import SegmentHeader
 
 
-class Part(NamedTuple):
-    """One record, whole."""
-
-    segment: SegmentHeader
-    lsn: int
-    data: bytes
-
-    @property
-    def end(self) -> int:
-        return self.lsn + len(self.data)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailBatch:
-    """Records of one segment that follow each other."""
+class TailPart(NamedTuple):
+    """Whole records of one segment that follow each other: one when it is added, as many as fit when it is taken."""
 
     segment: SegmentHeader
     lsn: int
@@ -45,7 +31,7 @@ class LogTail:
     def __init__(self, *, lsn: int, bytes_max: int) -> None:
         self.end = lsn
         self._bytes_max = bytes_max
-        self._parts: deque[Part] = deque()
+        self._parts: deque[TailPart] = deque()
         self._dropped = 0  # how many parts came before the first one kept
 
     @property
@@ -60,7 +46,7 @@ class LogTail:
 
     def add(self, segment: SegmentHeader, data: bytes) -> None:
         """One more record."""
-        self._parts.append(Part(segment, self.end, data))
+        self._parts.append(TailPart(segment, self.end, data))
         self.end += len(data)
 
     def index_at(self, lsn: int) -> tuple[int, int] | None:
@@ -73,7 +59,7 @@ class LogTail:
         at = self._part_at(lsn)
         return None if at is None else (self._dropped + at, lsn - self._parts[at].lsn)
 
-    def take(self, index: int, bytes_max: int) -> tuple[TailBatch | None, int]:
+    def take(self, index: int, bytes_max: int) -> tuple[TailPart | None, int]:
         """Records from a position on, of one segment, and the position after them; None if there are none yet.
 
         LookupError if they are no longer kept.
@@ -85,7 +71,7 @@ class LogTail:
             return None, index
         first = self._parts[at]
         if at == len(self._parts) - 1:  # the usual case when nothing else is going on
-            return TailBatch(segment=first.segment, lsn=first.lsn, data=first.data), index + 1
+            return first, index + 1
         chosen, size = [], 0
         while at < len(self._parts) and size < bytes_max:
             part = self._parts[at]
@@ -94,7 +80,7 @@ class LogTail:
             chosen.append(part.data)
             size += len(part.data)
             at += 1
-        return TailBatch(segment=first.segment, lsn=first.lsn, data=b"".join(chosen)), at + self._dropped
+        return TailPart(first.segment, first.lsn, b"".join(chosen)), at + self._dropped
 
     def find(self, lsn: int, length: int) -> bytes | None:
         """Bytes inside one kept record."""

@@ -245,14 +245,11 @@ async def _listed(local: Copy) -> Iterable[str]:
         return ()  # a disk that cannot be read is a cache that is gone
 
 
-async def image_of(volume: str, assembly: Assembly, headers: dict[str, SegmentHeader], copies: Sequence[Copy]) -> Image:
-    """The image at the assembled end: from the last index snapshot that lies on the chain, and what follows it."""
-    sizes: dict[tuple[str, str], int] = {}
-    for copy in copies:
-        objects = await copy.list()
-        sizes |= {(copy.label, name): stored.size for name, stored in objects.items()}
-    reader = VolumeReader(volume, copies)
-    reader.chain = History(
+def history_of(
+    assembly: Assembly, headers: dict[str, SegmentHeader], sizes: dict[tuple[str, str], int], copies: Sequence[Copy]
+) -> History:
+    """What was assembled, for reading records and files of it."""
+    return History(
         copies=tuple(copies),
         links=assembly.links,
         headers=headers,
@@ -261,6 +258,16 @@ async def image_of(volume: str, assembly: Assembly, headers: dict[str, SegmentHe
         acknowledged_lsn=Lsn(assembly.end.end),
         problems={},
     )
+
+
+async def image_of(volume: str, assembly: Assembly, headers: dict[str, SegmentHeader], copies: Sequence[Copy]) -> Image:
+    """The image at the assembled end: from the last index snapshot that lies on the chain, and what follows it."""
+    sizes: dict[tuple[str, str], int] = {}
+    for copy in copies:
+        objects = await copy.list()
+        sizes |= {(copy.label, name): stored.size for name, stored in objects.items()}
+    reader = VolumeReader(volume, copies)
+    reader.chain = history_of(assembly, headers, sizes, copies)
     image = await reader.image_at(Lsn(assembly.links[-1].start))
     for record in assembly.records:
         image.apply_record(record)

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from journal.copies.copies import DirectoryCopy
-from journal.copies.history import History
 from journal.errors import DamagedJournalError, JournalCode, JournalError, UnavailableError
 from journal.records.chain_rules import lost
-from journal.records.record import Lsn
-from journal.takeover.chain_end import CopySilentError, assemble, read_holdings
+from journal.takeover.chain_end import CopySilentError, assemble, history_of, read_holdings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,15 +77,7 @@ async def _named(
     assembly: Assembly, headers: dict[str, SegmentHeader], sizes: dict[tuple[str, str], int], reach: int
 ) -> tuple[Record, ...]:
     """Records after the end whose headers and descriptions are whole, up to one that is not."""
-    chain = History(
-        copies=assembly.copies,
-        links=assembly.links,
-        headers=headers,
-        times={},
-        sizes=sizes,
-        acknowledged_lsn=Lsn(assembly.end.end),
-        problems={},
-    )
+    chain = history_of(assembly, headers, sizes, assembly.copies)
     named: list[Record] = []
     try:
         async with aclosing(chain.records(assembly.end.end, reach, payloads=False)) as records:

@@ -7,7 +7,7 @@ is the caller's mistake (MisuseError), found before anything is sent.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from sos_client.wire import messages as m
 from sos_client.wire.checksum import crc32c
@@ -48,33 +48,11 @@ _VERSION_MAX: Final = (1 << 16) - 1
 assert _DATA_HEAD.size == DATA_HEADER_BYTES
 assert DATA_FRAME_HEAD.size == FRAME_HEADER.size + DATA_HEADER_BYTES
 
+_WRITTEN_OUT: Final = frozenset({m.Hello, m.Data, m.Ack, m.Listing, m.Error, m.Unknown})
+"""The messages whose body is not the plain array of their fields."""
 _ARRAYS: Final[Mapping[int, type[Any]]] = {
-    MessageType.USE: m.Use,
-    MessageType.FENCE: m.Fence,
-    MessageType.APPEND: m.Append,
-    MessageType.END: m.End,
-    MessageType.SEAL: m.Seal,
-    MessageType.GET: m.Get,
-    MessageType.STOP: m.Stop,
-    MessageType.STAT: m.Stat,
-    MessageType.LIST: m.List,
-    MessageType.DELETE: m.Delete,
-    MessageType.PING: m.Ping,
-    MessageType.QUIT: m.Quit,
-    MessageType.WELCOME: m.Welcome,
-    MessageType.USING: m.Using,
-    MessageType.FENCED: m.Fenced,
-    MessageType.APPENDING: m.Appending,
-    MessageType.ENDED: m.Ended,
-    MessageType.SEALED: m.Sealed,
-    MessageType.GET_END: m.GetEnd,
-    MessageType.OBJECT_INFO: m.ObjectInfo,
-    MessageType.DELETED: m.Deleted,
-    MessageType.PONG: m.Pong,
-    MessageType.BYE: m.Bye,
+    message.type_code: message for message in get_args(Message) if message not in _WRITTEN_OUT
 }
-"""The messages whose body is the plain array of their fields."""
-
 _TYPE_CODES: Final = {message: code for code, message in _ARRAYS.items()}
 _ANSWER_FIRST: Final = 0x80
 

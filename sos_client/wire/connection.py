@@ -91,14 +91,9 @@ stays one: the client may only PING and STOP in it, which need no other state.""
 
 
 _MOVES: Final[Mapping[type[Message], Move]] = {
-    m.Hello: Move.HELLO,
-    m.Use: Move.ASK,
-    m.Fence: Move.ASK,
-    m.Seal: Move.ASK,
-    m.Stat: Move.ASK,
-    m.List: Move.ASK,
-    m.Delete: Move.ASK,
+    **dict.fromkeys(m.ASKED, Move.ASK),
     m.Unknown: Move.ASK,
+    m.Hello: Move.HELLO,
     m.Append: Move.APPEND,
     m.Data: Move.DATA,
     m.End: Move.END,

@@ -31,15 +31,10 @@ class Answers:
 
 
 ANSWERS: Final[Mapping[type[Request], Answers]] = {
+    **{request: Answers(final=answer) for request, answer in m.ASKED.items()},
     m.Hello: Answers(final=m.Welcome),
-    m.Use: Answers(final=m.Using),
-    m.Fence: Answers(final=m.Fenced),
     m.Append: Answers(first=m.Appending, during=m.Ack, final=m.Ended),
-    m.Seal: Answers(final=m.Sealed),
     m.Get: Answers(during=m.Data, final=m.GetEnd),
-    m.Stat: Answers(final=m.ObjectInfo),
-    m.List: Answers(final=m.Listing),
-    m.Delete: Answers(final=m.Deleted),
     m.Quit: Answers(final=m.Bye),
     m.Unknown: Answers(final=None),
 }

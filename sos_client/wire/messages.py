@@ -10,7 +10,7 @@ The annotations are read at import (they carry the shapes of `fields`), so they 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 from sos_client.wire.errors import ErrorCode, FieldValue, RefusedError, sentence_for
 from sos_client.wire.fields import (
@@ -92,6 +92,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
+    type_code: ClassVar = MessageType.WELCOME
     version: Offset
     server_identity: Identity
     frame_bytes_max: Offset
@@ -100,6 +101,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
+    type_code: ClassVar = MessageType.USE
     namespace: Text
     create: Flag
 
@@ -108,6 +110,7 @@ class Use:
 class Using:
     """The namespace's incarnation and current claim; epoch 0 and no holder when it was never claimed."""
 
+    type_code: ClassVar = MessageType.USING
     incarnation: Identity
     epoch: Epoch
     holder: Holder
@@ -115,12 +118,14 @@ class Using:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
+    type_code: ClassVar = MessageType.FENCE
     epoch: Epoch
     holder: Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced:
+    type_code: ClassVar = MessageType.FENCED
     epoch: Epoch
 
 
@@ -128,6 +133,7 @@ class Fenced:
 class Append:
     """Begin to append at exactly `size`; `prefix_crc`, when given, must be the CRC32C of all bytes before."""
 
+    type_code: ClassVar = MessageType.APPEND
     object: Text
     size: Offset
     prefix_crc: MaybeCrc
@@ -137,23 +143,26 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appending:
+    type_code: ClassVar = MessageType.APPENDING
     size: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    pass
+    type_code: ClassVar = MessageType.END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """The append is over; all of it is on disk, and this is the object's size."""
 
+    type_code: ClassVar = MessageType.ENDED
     size: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
+    type_code: ClassVar = MessageType.SEAL
     object: Text
     size: Offset
     epoch: Epoch
@@ -162,6 +171,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
+    type_code: ClassVar = MessageType.SEALED
     size: Offset
     crc: Crc
 
@@ -170,6 +180,7 @@ class Sealed:
 class Get:
     """Bytes from `offset` on: `length` of them, or to the end. `follow` goes on as the object grows, until STOP."""
 
+    type_code: ClassVar = MessageType.GET
     object: Text
     offset: Offset
     length: MaybeOffset
@@ -178,16 +189,18 @@ class Get:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetEnd:
+    type_code: ClassVar = MessageType.GET_END
     next_offset: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    pass
+    type_code: ClassVar = MessageType.STOP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
+    type_code: ClassVar = MessageType.STAT
     object: Text
 
 
@@ -199,6 +212,7 @@ class ObjectInfo:
     bytes are known not to match their CRC.
     """
 
+    type_code: ClassVar = MessageType.OBJECT_INFO
     name: Text
     size: Offset
     sealed: Flag
@@ -213,6 +227,7 @@ class ObjectInfo:
 class List:
     """Up to `limit` objects in order of name, those after the name `after` ("" for all)."""
 
+    type_code: ClassVar = MessageType.LIST
     after: Text
     limit: PageLimit
 
@@ -225,6 +240,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
+    type_code: ClassVar = MessageType.DELETE
     object: Text
     epoch: Epoch
     holder: Holder
@@ -232,27 +248,29 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
-    pass
+    type_code: ClassVar = MessageType.DELETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
+    type_code: ClassVar = MessageType.PING
     n: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pong:
+    type_code: ClassVar = MessageType.PONG
     n: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quit:
-    pass
+    type_code: ClassVar = MessageType.QUIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bye:
-    pass
+    type_code: ClassVar = MessageType.BYE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,3 +306,13 @@ Answer = (
     | Bye | Error
 )  # fmt: skip
 Message = Request | Answer
+
+ASKED: Final[Mapping[type[Request], type[Answer]]] = {
+    Use: Using,
+    Fence: Fenced,
+    Seal: Sealed,
+    Stat: ObjectInfo,
+    List: Listing,
+    Delete: Deleted,
+}
+"""Requests that may be sent whenever a connection is idle, and have one answer: most of them."""
