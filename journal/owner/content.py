@@ -6,7 +6,6 @@ Every byte is checked against its extent's CRC before it is returned, wherever i
 from __future__ import annotations
 
 from collections import deque
-from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,7 +16,7 @@ from journal.records.segment import parse_segment_name
 from journal.volume import READ_PIECE_BYTES_MAX, OpenedFile
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from journal.copies.local_log import LocalLog
     from journal.image.image import Image
@@ -37,23 +36,25 @@ class Content:
         self.joining = trio.Lock()
         """Held while a file is written again in fewer pieces: each of many who append to it would write all of it."""
 
-    async def read(self, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
-        """Its bytes."""
-        async with aclosing(self.open_read(path, offset, length).pieces) as pieces:
-            async for piece in pieces:
-                yield piece
+    def read(self, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
+        """Its bytes; it is opened when the first of them is wanted."""
+        return self._pieces(lambda: self._extents(path), offset, length)
 
     def open_read(self, path: str, offset: int, length: int | None) -> OpenedFile:
         """A file as the acknowledged image has it now."""
-        self._log.acknowledged.check_owner()
-        tree = self._shown.tree
-        extents = tree.extents(check_path(path))
-        return OpenedFile(tree.stat(path), self._pieces(extents, offset, length))
+        extents = self._extents(path)
+        return OpenedFile(self._shown.tree.stat(path), self._pieces(lambda: extents, offset, length))
 
-    async def _pieces(self, extents: Sequence[Extent], offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
+    def _extents(self, path: str) -> Sequence[Extent]:
+        self._log.acknowledged.check_owner()
+        return self._shown.tree.extents(check_path(path))
+
+    async def _pieces(
+        self, opened: Callable[[], Sequence[Extent]], offset: int, length: int | None
+    ) -> AsyncGenerator[bytes, None]:
         end = None if length is None else offset + length
         at = 0
-        for extent in extents:
+        for extent in opened():
             if end is not None and at >= end:
                 return
             if at + extent.length > offset:
