@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 async def next_frame(
-    stream: trio.abc.Stream, session: ConnectorSession, address: str, *, look: Callable[[bytes], None] | None = None
+    stream: trio.abc.Stream,
+    session: ConnectorSession,
+    address: str,
+    *,
+    look: Callable[[bytes | bytearray], None] | None = None,
 ) -> Frame:
     """Receive until there is one. ConnectionLostError at the end; ProtocolError for what the session does not take.
 
@@ -31,6 +35,6 @@ async def next_frame(
         if not data:
             raise ConnectionLostError(f"{address} has closed the connection")
         if look is not None:
-            look(bytes(data))
+            look(data)
         session.receive(data)
     return frame

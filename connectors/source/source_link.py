@@ -50,9 +50,9 @@ class SourceLink:
             raise ListenerRefusedError(f"{self.address} refused: {frame.reason}")
         return frame
 
-    def _look(self, data: bytes) -> None:
+    def _look(self, data: bytes | bytearray) -> None:
         if len(self._head) < HEAD_BYTES:
-            self._head = (self._head + data)[:HEAD_BYTES]
+            self._head = (self._head + bytes(data))[:HEAD_BYTES]
             check_greeted(self._head, self.address, CONNECTOR)
 
     async def aclose(self) -> None:
