@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -249,6 +250,30 @@ def test_who_caught_up_holds_nobody_back(spark: SparkSession, tmp_path: Path) ->
         finally:
             running.stop()
         assert sequences(tmp_path) == [[0], [1], [2]]
+
+
+def test_with_asynchronous_progress_what_the_checkpoint_has_not_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark says that a batch is committed before it is written down: after a crash the query reads it again."""
+    checkpoint = tmp_path / "checkpoint"
+    with listeners(tmp_path, "clicks") as (listener,):
+        said = [b"0"]
+        send(listener, {1: said})
+        writer = stream(spark, listener).writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        writer = writer.option("asyncProgressTrackingEnabled", "true")
+        query = writer.option("asyncProgressTrackingCheckpointIntervalMs", "3600000").start()
+        for number in range(1, 6):
+            query.processAllAvailable()
+            said.append(b"%d" % number)
+            send(listener, {1: said})
+            time.sleep(1.1)  # a reader says how far it is once a second
+        query.processAllAvailable()
+        query.stop()
+        committed = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+        entry = (checkpoint / "offsets" / str(committed)).read_text()
+        durable = json.loads(entry.splitlines()[-1])["clicks"]
+        assert durable < len(said), "Spark has written all of it: this tests nothing"
+        (reader,) = status("--service", listener.addresses["files"])["readers"]
+        assert reader["next_sequence"] <= durable
 
 
 @pytest.mark.parametrize(

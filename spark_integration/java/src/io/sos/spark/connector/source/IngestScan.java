@@ -71,7 +71,8 @@ final class IngestScan implements Scan {
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
         options.checkForStream();
         ServiceSettings hasty = settings.withDeadline(Math.min(settings.deadlineMillis(), MARK_MILLIS_MAX));
-        String reader = readerName(SparkContext.getOrCreate().getLocalProperty(QUERY_ID), checkpointLocation);
+        String query = SparkContext.getOrCreate().getLocalProperty(QUERY_ID);
+        String reader = readerName(query, checkpointLocation);
         String about = "application " + line(SparkEnv.get().conf().get("spark.app.name", "")) + "\ncheckpoint "
                 + line(new Path(checkpointLocation).getParent().getParent().toString()) + "\n";
         Map<String, ReaderMark> marks = new TreeMap<>();
@@ -87,7 +88,8 @@ final class IngestScan implements Scan {
                 new BatchLimit(options.maxRows(), options.maxBytes()),
                 partitioning(),
                 new MessageReaderFactory(decoding),
-                options.lagByStream());
+                options.lagByStream(),
+                DurableOffsets.areNeeded(query) ? new DurableOffsets(checkpointLocation, configuration) : null);
     }
 
     /** A copy of a checkpoint has the id of its query, and is another reader. {@code checkpointLocation}: the source's part of it. */

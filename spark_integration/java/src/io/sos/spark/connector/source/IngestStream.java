@@ -30,6 +30,9 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
     private final Partitioning partitioning;
     private final MessageReaderFactory readers;
     private final boolean lagByStream;
+    /** Null: what Spark says is committed its checkpoint has. */
+    private final DurableOffsets durable;
+
     private SequenceOffset initial;
     private boolean isRegistered;
     /** What there was when a query that takes what is available began; null: it takes what comes. */
@@ -43,7 +46,8 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
             BatchLimit limit,
             Partitioning partitioning,
             MessageReaderFactory readers,
-            boolean lagByStream) {
+            boolean lagByStream,
+            DurableOffsets durable) {
         this.logs = logs;
         this.marks = marks;
         this.startingPoint = startingPoint;
@@ -52,6 +56,7 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
         this.partitioning = partitioning;
         this.readers = readers;
         this.lagByStream = lagByStream;
+        this.durable = durable;
     }
 
     @Override
@@ -216,7 +221,14 @@ final class IngestStream implements MicroBatchStream, SupportsTriggerAvailableNo
     }
 
     private void advance(SequenceOffset committed) {
-        committed.next().forEach((volume, sequence) -> marks.get(volume).advance(sequence));
+        SequenceOffset passed = committed;
+        if (durable != null) {
+            durable.finished(committed);
+            passed = marks.values().stream().anyMatch(ReaderMark::isDue) ? durable.newest() : null;
+        }
+        if (passed != null) {
+            passed.next().forEach((volume, sequence) -> marks.get(volume).advance(sequence));
+        }
     }
 
     @Override

@@ -38,10 +38,15 @@ final class ReaderMark {
         write(client);
     }
 
+    /** Whether {@link #advance} would write now. */
+    boolean isDue() {
+        return System.nanoTime() - lastNanos > PAUSE_NANOS;
+    }
+
     /** All before this message is committed. Written now or soon. */
     void advance(long sequence) {
         wanted = sequence;
-        if (System.nanoTime() - lastNanos > PAUSE_NANOS) {
+        if (isDue()) {
             flush();
         }
     }

@@ -242,7 +242,8 @@ public final class SourceChecks {
                 new BatchLimit(Long.MAX_VALUE, Long.MAX_VALUE),
                 new Partitioning(false, 1, 1),
                 new MessageReaderFactory(null),
-                false);
+                false,
+                null);
     }
 
     private static String reader(String volume) throws IOException {
