@@ -1,6 +1,6 @@
 """A query that notes when it has each row, and says how old the rows were and where that time went.
 
-python -m tests.benchmarks.latency_query FILES_ADDRESS CHECKPOINT_SERVICE WARM_UP_SECONDS
+python -m tests.benchmarks.latency_query FILES_ADDRESS CHECKPOINT_SERVICE
 
 It prints `running` when it reads; at the end of its input it stops and prints its findings as a line of JSON.
 """
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MILLISECONDS: Final = 1e-6
 """Of nanoseconds."""
+WARM_UP_BATCHES: Final = 10
+"""Do not count: the JVM compiles what it runs often, and messages wait for the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class SeenBatch:
 
 def main() -> None:
     """Until its input ends."""
-    files, service, warm_up = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    files, service = sys.argv[1], sys.argv[2]
     spark = session(service)
     seen: list[SeenBatch] = []
 
@@ -50,8 +52,9 @@ def main() -> None:
     sys.stdin.read()
     query.processAllAvailable()
     query.stop()
-    first = min((sent for batch in seen for sent, _ in batch.rows), default=0.0) + 1000 * warm_up
-    counted = [batch for batch in seen if batch.rows and batch.rows[0][0] >= first]
+    counted = [batch for batch in seen if batch.rows][WARM_UP_BATCHES:]
+    if not counted:
+        raise RuntimeError(f"only {len(seen)} batches, and {WARM_UP_BATCHES} do not count: measure for longer")
     print(json.dumps(findings(counted, query)), flush=True)
     spark.stop()
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 MESSAGES_A_SECOND: Final = 1000
 SECONDS: Final = 20.0
 """For each second that a measurement of other suites takes."""
-WARM_UP_SHARE: Final = 0.4
-"""Of these do not count: the JVM compiles what it runs often."""
 
 
 def latency(report: Report, directory: Path, seconds: float) -> None:
@@ -33,7 +31,7 @@ def latency(report: Report, directory: Path, seconds: float) -> None:
         (directory / "spark.log").open("w+", encoding="utf-8") as log,
     ):
         module = [sys.executable, "-m", "tests.benchmarks.latency_query"]
-        told = [listener.addresses["files"], f"127.0.0.1:{service.port}", str(WARM_UP_SHARE * lasts)]
+        told = [listener.addresses["files"], f"127.0.0.1:{service.port}"]
         query = subprocess.Popen([*module, *told], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             assert query.stdout is not None
