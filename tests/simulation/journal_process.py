@@ -149,7 +149,10 @@ async def serve_volume(
         await host.stop_wanted.wait()
         await stop_first()
         listener.close()
-        await gateway.stop()
+        async with trio.open_nursery() as stopping:
+            stopping.start_soon(keeper.give_back)
+            await gateway.stop()
+        world.note("stopped in order", host.name)
         nursery.cancel_scope.cancel()
 
 
