@@ -34,6 +34,8 @@ class Report:
     seconds: float = 0.0
     recoveries: dict[Kind, list[float]] = field(default_factory=lambda: defaultdict(list))
     files: int = 0
+    calls: int = 0
+    """Of a client beside Spark, held against the log by the independent checker."""
     findings: list[str] = field(default_factory=list)
 
     @property
@@ -46,6 +48,7 @@ class Report:
         lines = [
             f"seed {self.seed}: {self.events} events in {self.seconds / 60:.1f} min, {self.events / hours:.0f} an hour",
             f"{self.files} files of {PER_FILE} new records went through each of {len(QUERIES)} queries",
+            f"{self.calls} calls of a client beside them were held against the log",
             "",
             "| killed with -9 | events | an hour | next batch after, median | at most |",
             "|---|---|---|---|---|",
@@ -136,10 +139,13 @@ def _finish(stage: Stage, report: Report, recovery_seconds: float) -> None:
     time.sleep(0.3)
     stage.wait_files_out(stage.files, seconds=recovery_seconds)
     stage.driver.kill()
+    stage.bystander.end()
     for judge in stage.judges():
         report.findings += judge.findings()
         report.files = judge.files
     report.findings += _verified(stage)
+    report.calls = len(stage.bystander.calls)
+    report.findings += stage.bystander.findings([server.address for server in stage.servers])
 
 
 def _verified(stage: Stage) -> list[str]:

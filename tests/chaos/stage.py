@@ -19,6 +19,7 @@ from spark_integration.pipelines.driver_process import DriverProcess
 from spark_integration.pipelines.records import write_file
 from spark_integration.pipelines.service_process import ProcessError, ServiceProcess, journal_command
 from spark_integration.pipelines.truth import OutputJudge
+from tests.chaos.bystander import Bystander
 from tests.system.power_cut.power_cut import PowerCut
 
 if TYPE_CHECKING:
@@ -109,6 +110,9 @@ class Stage:
         self.driver = self.start_driver()
         stack.callback(lambda: self.driver.kill() if self.driver.process.returncode is None else None)
         stack.callback(self._stopped.set)
+        self.bystander = Bystander(lambda: self.service.address, VOLUME)
+        self.bystander.start()
+        stack.callback(self.bystander.end)
 
     # ── the way of things ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -97,38 +97,43 @@ class _Past:
         if record.time_ms <= last_ms:
             self.findings.append(f"time goes back at LSN {record.begin}")
         self.end = record.end
-        before = dict(self._files)
-        self._apply(record)
-        for path in before.keys() | self._files.keys():
-            if before.get(path) is not self._files.get(path):
-                content = self._files.get(path)
-                self.versions[path].append((record.end, None if content is None else digest_of(content)))
+        for path in self._apply(record):
+            content = self._files.get(path)
+            self.versions[path].append((record.end, None if content is None else digest_of(content)))
         if any(record.client) and record.kind not in (CHUNK, 5):
             self.places[record.client.hex(), record.sequence].append(record)
 
-    def _apply(self, record: LogRecord) -> None:
+    def _apply(self, record: LogRecord) -> set[str]:
+        """The paths whose content may be another one now."""
         files, meta = self._files, record.meta
         match record.kind:
             case 1:
                 self._uploads.clear()
             case 2:
                 files[meta[0]] = record.payload
+                return {meta[0]}
             case 3:
                 self._uploads[meta[0]] = self._uploads.get(meta[0], b"") + record.payload
             case 4:
                 files[meta[1]] = self._uploads.pop(meta[0], b"")
+                return {meta[1]}
             case 6:
                 files[meta[0]] = files.get(meta[0], b"") + record.payload
+                return {meta[0]}
             case 7:
                 files[meta[0]] = files.get(meta[0], b"")[: meta[1]]
+                return {meta[0]}
             case 8:
-                for path in _at_or_below(files, meta[0]):
+                gone = set(_at_or_below(files, meta[0]))
+                for path in gone:
                     del files[path]
+                return gone
             case 9:
-                moved = {meta[1] + path[len(meta[0]) :]: files.pop(path) for path in _at_or_below(files, meta[0])}
+                gone = set(_at_or_below(files, meta[0]))
+                moved = {meta[1] + path[len(meta[0]) :]: files.pop(path) for path in gone}
                 files.update(moved)
-            case _:
-                return
+                return gone | moved.keys()
+        return set()
 
     def content_at(self, path: str, lsn: int) -> str | None:
         versions = self.versions[path]
