@@ -73,6 +73,8 @@ def main() -> int:
         while len(counts) < options.batches and query.isActive:
             time.sleep(0.1)
         query.stop()
+        if (failed := query.exception()) is not None:
+            raise failed
     spark.stop()
     return 1 if not options.without_order and any(falls for _, falls in counts) else 0
 
