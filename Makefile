@@ -28,7 +28,7 @@ check: setup  ## style, types, formats, all tests: what CI runs
 	.ci/run
 
 check-sparks: setup  ## a smoke test on every other line of Spark that the README names (1.8 GB, some minutes)
-	tools/spark_lines $(VENV) 3.5 4.0 4.2 4.3
+	tools/spark_lines $(VENV) $(patsubst requirements/spark-%.txt,%,$(sort $(wildcard requirements/spark-*.txt)))
 	$(PYTHON) -m pytest tests/spark_integration/test_other_spark_lines.py $(ARGS)
 
 bench: setup  ## measure against Redis, etcd, NATS, PostgreSQL, nginx (ARGS=--quick)

@@ -17,7 +17,9 @@ from tests.spark_integration.test_connector_source_kills import play
 from tests.spark_integration.two_lives import QUERIES, two_lives
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
-_LINES: Final = ("3.5", "4.0", "4.2", "4.3")
+_ROOT: Final = Path(__file__).parents[2]
+_LINES: Final = tuple(sorted(path.stem.removeprefix("spark-") for path in _ROOT.glob("requirements/spark-*.txt")))
+"""Those that `tools/lock.py` names; it writes a file of versions for each."""
 _WITHOUT_STATE_READER: Final = ("3.5",)
 _INSTALLED: Final = Path(__file__).parents[2] / "build" / "sparks"
 _QUERIES: Final = ("passthrough", "totals", "dedup")
