@@ -176,6 +176,13 @@ class SimulatedDrive:
         inode.flip_bit(self.rng.randrange(len(inode.stored)), self.rng.randrange(8))
         return path
 
+    def flip_bits_for_readers(self, count: int) -> None:
+        """Rot bits that readers see, stored or not: of files that nobody syncs, a drive may have stored nothing."""
+        candidates = [inode for _, inode in self.files() if inode.cached]
+        for _ in range(count if candidates else 0):
+            inode = self.rng.choice(candidates)
+            inode.flip_bit(self.rng.randrange(len(inode.cached)), self.rng.randrange(8))
+
     @property
     def free_bytes(self) -> int:
         return max(0, self.capacity_bytes - sum(len(inode.cached) for _, inode in self.files()))

@@ -305,7 +305,6 @@ JOURNAL_BUGS: Final = (
     PlantedBug(
         name="local bytes not checked",
         breaks="what the local copy has is served without comparing its CRC",
-        seeds_max=800,  # a handful of reads in a run are of the local copy, and few of these of a copy that was harmed
         plant=replaced(content, "is_whole", lambda extent, data: len(data) == extent.length),
     ),
     PlantedBug(

@@ -18,6 +18,8 @@ JUMPS_SECONDS: Final = (-86400.0, -3600.0, -1.0, 1.0, 3600.0, 30 * 86400.0)
 """How far somebody sets a clock."""
 ROOM_BYTES_MAX: Final = 120_000
 """What a full disk still has; a server keeps 64 KiB of it for itself."""
+SPOTS: Final = 100
+"""Flipped bits in a local copy of some kilobytes, so that hardly a file in it has none."""
 
 
 class JournalFaults:
@@ -72,6 +74,8 @@ class JournalFaults:
             case "clock jump":
                 self.world.note("clock jump", str(jump := chance.choice(JUMPS_SECONDS)))
                 self.world.clock_skew_seconds += jump
+            case "harm the local copy":
+                await self._rot_local_copy(service)
             case "sleep":
                 await self._sleep(service)
             case "fill a disk":
@@ -123,6 +127,13 @@ class JournalFaults:
         await host.kill(power_cut=False)
         if not host.running:
             host.start(self._nursery)
+
+    async def _rot_local_copy(self, service: SimulatedHost) -> None:
+        """The next owner finds the local copy of this one, with as many flipped bits as files."""
+        await service.kill(power_cut=False)
+        service.drive.flip_bits_for_readers(SPOTS)
+        if not service.running:
+            service.start(self._nursery)
 
     async def _part(self, service: SimulatedHost, server: SimulatedHost, *, both_ways: bool) -> None:
         network, pair = self.world.network, [service.name, server.name]
@@ -191,8 +202,7 @@ class JournalFaults:
         """A service's directory is a cache: whatever is in it, nobody may notice."""
         if self.chance.random() < 0.3:
             host.drive.wipe()
-        for _ in range(self.chance.randrange(8)):
-            host.drive.flip_random_bit()
+        host.drive.flip_bits_for_readers(self.chance.randrange(8))
 
     async def _take_away_two(self) -> None:
         """Below the quorum, for a while: writes wait, or end with an outcome that nobody knows."""

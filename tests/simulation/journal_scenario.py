@@ -150,8 +150,15 @@ ROLLS: Final = Profile(
     three_of_two=True,
 )
 """What an owner that was replaced may still send comes between two segments."""
+ROTTEN_CACHE: Final = Profile(
+    name="a local copy that rots",
+    events={"harm the local copy": 1},
+    services=1,
+    event_seconds=0.5,
+)
+"""Few reads are of the local copy, so most of it is harmed, again and again."""
 APART_EVERY: Final = 40
-APART: Final = {13: ROLLS, 23: LOSSES, 29: IN_DOUBT, 33: ROLLS}
+APART: Final = {13: ROLLS, 23: LOSSES, 29: IN_DOUBT, 33: ROLLS, 37: ROTTEN_CACHE}
 """Played for themselves, by what is left of the seed: in each something holds from beginning to end."""
 GOES_ON_RATE: Final = 0.25
 """How often a run must take writes after its last event. The others end amid their faults, since members that catch up
