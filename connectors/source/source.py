@@ -152,7 +152,8 @@ class Source:
         self._patience_seconds = patience_seconds
         self._streams: dict[int, OpenStream] = {}
         self._held_bytes = 0
-        self._elsewhere = ""  # where the listener has sent us
+        self._candidates = self._addresses  # and before them where a listener has sent us
+        self._elsewhere = ""  # where this one sends us
         self._failure: SosError | None = None
         self._refusals = 0
         self._due = DueStreams()
@@ -195,8 +196,7 @@ class Source:
         """Keep a connection until cancelled. Ends with what cannot be mended by another one, for all who wait."""
         failures = tried = 0
         while True:
-            address = self._elsewhere or self._addresses[tried % len(self._addresses)]
-            sent_there, self._elsewhere = bool(self._elsewhere), ""
+            address = self._candidates[tried % len(self._candidates)]
             heard, connections = self._heard, self.connections
             try:
                 await self._converse(address)
@@ -212,8 +212,13 @@ class Source:
                     self._tell()
                     return
             failures = 1 if self._heard > heard else failures + 1
-            tried += self._heard == heard and not sent_there  # an address that was good is asked first
-            if not self._elsewhere or failures > len(self._addresses):
+            elsewhere, self._elsewhere = self._elsewhere, ""
+            if elsewhere:  # it may not answer yet, and whoever has sent us there may never answer again
+                self._candidates = [elsewhere, *(one for one in self._addresses if one != elsewhere)]
+                tried = 0
+            else:
+                tried += self._heard == heard  # an address that was good is asked first
+            if not elsewhere or failures > len(self._addresses):
                 await trio.sleep(_RETRY.pause_seconds(failures, random.random()))
 
     async def room(self, stream: OpenStream, held_bytes: int) -> None:

@@ -208,6 +208,31 @@ async def test_a_restart_leads_to_the_address_that_it_names(autojump_clock: trio
             assert await payloads(house) == [b"1", b"2"]
 
 
+async def test_the_address_that_a_restart_names_is_asked_until_it_answers(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The one at the new address may not have the volume yet, and the old one is gone for good."""
+    volume, asked = MemoryVolume("v"), list[str]()
+    async with listening(volume, SETTINGS) as house:
+
+        async def dial(address: str) -> trio.abc.Stream:
+            asked.append(address)
+            if len(asked) > 1 and (address != "elsewhere:1" or asked.count(address) < 3):
+                raise ConnectionRefusedError("nobody")
+            return await house.dial()
+
+        async with sourcing(dial) as source:
+            stream = await source.open_stream(1, "s")
+            await stream.send(1, b"1")
+            await house.sources.stop("elsewhere:1")
+            house.sources._moved_to = None
+            for n in (2, 3):  # and it is remembered when that connection is lost
+                await stream.send(n, b"%d" % n)
+                await stream.flush()
+                await house.ends[-1].aclose()
+            assert await payloads(house) == [b"1", b"2", b"3"]
+
+
 async def test_send_waits_while_too_much_is_not_acknowledged(autojump_clock: trio.testing.MockClock) -> None:
     async with listening(settings=SETTINGS) as house, sourcing(house.dial, window_bytes=1000) as source:
         stream = await source.open_stream(1, "s")
