@@ -6,7 +6,7 @@ and whatever else was trimmed. The audit (`journal_audit`) gets all records from
 
 from __future__ import annotations
 
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ import trio
 
 from journal.copies.copies import MemberCopy
 from journal.copies.volume_reader import open_reader
-from journal.errors import JournalCode, JournalError
+from journal.errors import JournalCode, JournalError, UnavailableError
 from journal.gateway.client.client import open_volume
 from sos_client.client import open_client
 from sos_client.nurseries import background
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 PIN_SECONDS: Final = 20 * 3600
 HOST: Final = "archivist"
+BEGIN_SECONDS: Final = 60.0
 
 
 class Archive:
@@ -54,8 +55,11 @@ class Archive:
         settings = client_settings(self.world, HOST, self.chance)
         dial = partial(self.world.dial, source=HOST)
         async with open_volume(self.services, VOLUME, client_name=HOST, dial=dial, settings=settings) as volume:
-            await volume.pin(HOST, lsn=0, seconds=PIN_SECONDS, operation=volume.new_operation())
-            self.pinned = 0
+            with trio.fail_after(BEGIN_SECONDS):
+                while self.pinned is None:  # a network that cuts connections may keep an owner off for longer than that
+                    with suppress(UnavailableError):
+                        await volume.pin(HOST, lsn=0, seconds=PIN_SECONDS, operation=volume.new_operation())
+                        self.pinned = 0
             yield volume
 
     async def live(self, volume: RemoteVolume) -> None:
