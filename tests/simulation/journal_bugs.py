@@ -25,6 +25,7 @@ from journal.takeover import driver as opening
 from journal.takeover.driver import _Driver
 from journal.takeover.messages import FenceMember, Granted
 from journal.takeover.takeover import Takeover
+from journal.volume import OpenedFile
 from sos_client.append_stream import AppendStream
 from sos_server.store.appender import Appender
 from sos_server.store.namespace import Namespace
@@ -83,6 +84,13 @@ async def _read_what_is_pending(
     del right, offset, length
     for extent in journal.pending.tree.extents(path):
         yield await journal.content.extent(extent)
+
+
+async def _open_what_is_pending(
+    right: Right, journal: Journal, path: str, offset: int = 0, length: int | None = None
+) -> OpenedFile:
+    status = journal.pending.tree.stat(path)
+    return OpenedFile(status, _read_what_is_pending(right, journal, path, offset, length))
 
 
 async def _stat_what_is_pending(right: Right, journal: Journal, path: str) -> Any:
@@ -299,7 +307,9 @@ JOURNAL_BUGS: Final = (
         name="what is pending is shown",
         breaks="readers see files whose records are not acknowledged",
         plant=together(
-            wrapped(Journal, "read", _read_what_is_pending), wrapped(Journal, "stat", _stat_what_is_pending)
+            wrapped(Journal, "read", _read_what_is_pending),
+            wrapped(Journal, "open_read", _open_what_is_pending),
+            wrapped(Journal, "stat", _stat_what_is_pending),
         ),
     ),
     PlantedBug(

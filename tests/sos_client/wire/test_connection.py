@@ -210,6 +210,16 @@ def test_requests_may_follow_hello_at_once() -> None:
     assert pair.server.next_event() == m.Ping(n=1)
 
 
+def test_what_is_kept_stays_when_its_buffer_changes() -> None:
+    pair = Pair()
+    buffer = bytearray(pair.client.send(m.Ping(n=1)) + pair.client.send(m.Ping(n=2)))
+    pair.server.receive(memoryview(buffer))
+    assert pair.server.next_event() == m.Ping(n=1)
+    pair.server.keep_rest()
+    buffer[:] = bytes(len(buffer))
+    assert pair.server.next_event() == m.Ping(n=2)
+
+
 def test_a_server_may_look_at_version_and_token_before_the_rest() -> None:
     seen: list[tuple[int, bytes | None]] = []
 

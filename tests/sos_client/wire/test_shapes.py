@@ -105,6 +105,13 @@ def test_arrays_in_arrays() -> None:
         name="route",
         by_name=False,
     )
+    written = ArrayShape(lambda it: it, {"start": POINT.shape(checked=True)}, name="written")
+
+    @dataclass
+    class Started:
+        start: Point
+
+    assert written.checked(Started(Point(1, 2))) == [[1, 2]]
     assert route.read([[1, 2], [[3, None], None]]) == [Point(1, 2), Point(3, None), None]
     with pytest.raises(ProtocolError, match=r"Point\.x must be 0 to 2\^63-1"):
         route.read([[1, 2], [[-3, None]]])
