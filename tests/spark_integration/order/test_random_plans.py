@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-IN_CI = 40
+IN_CI = 200
 IN_SOAK = int(os.environ.get("SOS_RANDOM_PLANS", "2000"))
-ON_A_CLUSTER = IN_SOAK // 20
+TO_ONE_ON_A_CLUSTER = 20
+"""This many plans in one process to one with executors in others, where a plan takes several times as long."""
 
 plans = given(chain=chains, partitions=st.integers(1, 6), keys_together=st.booleans())
 
@@ -102,11 +103,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], S
             session.stop()
 
 
+@examples(IN_CI // TO_ONE_ON_A_CLUSTER)
+@plans
+def test_some_plans_on_a_cluster(
+    cluster: Callable[[], SparkSession], chain: Sequence[Operator], partitions: int, *, keys_together: bool
+) -> None:
+    check(cluster(), chain, partitions, keys_together=keys_together)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
-@examples(ON_A_CLUSTER)
+@examples(IN_SOAK // TO_ONE_ON_A_CLUSTER)
 @plans
-def test_plans_on_a_cluster(
+def test_many_plans_on_a_cluster(
     cluster: Callable[[], SparkSession], chain: Sequence[Operator], partitions: int, *, keys_together: bool
 ) -> None:
     check(cluster(), chain, partitions, keys_together=keys_together)
