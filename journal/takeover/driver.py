@@ -44,6 +44,7 @@ from journal.takeover.messages import (
     Granted,
     MemberAnswer,
     NotAssembled,
+    Overtaken,
     Read,
     Reason,
     Request,
@@ -283,7 +284,8 @@ class _Driver:
             if error.code is JournalCode.TOO_NEW:
                 raise
             lsn = error.fields.get("lsn")
-            return NotAssembled(lsn=lsn if isinstance(lsn, int) else 0, reason=error.message)
+            lost = NotAssembled(lsn=lsn if isinstance(lsn, int) else 0, reason=error.message)
+            return await self._overtaken(copies) or lost
         except CopySilentError as error:
             return Silent(member=next(member for copy, member in copies.items() if copy is error.copy))
         last = self._headers[self._assembly.links[-1].segment]
@@ -310,8 +312,20 @@ class _Driver:
                 if not left and isinstance(error, UnavailableError):
                     return Silent(member=min(copies.values()))
                 if not left:
-                    return NotAssembled(lsn=assembly.links[0].start, reason=error.message)
+                    lost = NotAssembled(lsn=assembly.links[0].start, reason=error.message)
+                    return await self._overtaken(copies) or lost
         return Assembled(end=assembly.end)
+
+    async def _overtaken(self, copies: dict[MemberCopy, Member]) -> MemberAnswer | None:
+        """Before anything is called a loss: a newer owner may have trimmed it, which is none. None: there is none."""
+        for copy, member in copies.items():
+            try:
+                epoch = (await copy.claim()).epoch
+            except JournalError:
+                return Silent(member=member)
+            if epoch > self._epoch:
+                return Overtaken(member=member, epoch=epoch)
+        return None
 
     async def _extend(self, member: Member, client: SosClient, end: Base) -> MemberAnswer:
         assembly = self._assembly

@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import random
 from functools import partial
+from typing import Any
+from unittest import mock
 
 import pytest
 import trio
@@ -16,6 +18,7 @@ from journal.errors import UnavailableError
 from journal.owner.journal import open_journal
 from journal.records.record import Lsn
 from journal.records.settings import JournalSettings
+from journal.takeover import chain_end, driver
 from journal.takeover.membership_change import Wish, change_members
 from sos_client.client import SosClient, open_client
 from sos_client.link import Link
@@ -243,3 +246,30 @@ async def test_the_oldest_moment_can_be_read_from_each_member_that_counts() -> N
         async with open_client("c", dial=partial(servers.dial, source="operator")) as client:
             reader = await open_reader("payments", [MemberCopy(client, label="c", volume="payments")])
             assert (await reader.image_at(Lsn(pinned))).lsn == pinned
+
+
+@in_virtual_time
+async def test_what_a_newer_owner_has_trimmed_is_never_called_a_loss() -> None:
+    """A takeover waited for a silent member between its claim and its reading. Meanwhile another one succeeded, and
+    trimmed what the first had in its list: LOST, which is final, and the service gave a volume up that was whole.
+    """
+    settings = JournalSettings(segment_bytes_max=4000, retention_bytes=4000)
+    right, overtaken = chain_end.assemble, False
+
+    async def assemble(*arguments: Any, **named: Any) -> Any:
+        nonlocal overtaken
+        if not overtaken:
+            overtaken = True
+            async with open_on(servers, settings=settings) as newer:
+                for _ in range(40):
+                    await newer.put("file", bytes(1000), overwrite=True)
+                await trio.sleep(2)
+        return await right(*arguments, **named)
+
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers, settings=settings) as journal:
+            await journal.put("file", bytes(1000), overwrite=True)
+        with mock.patch.object(driver, "assemble", assemble):
+            async with open_on(servers, settings=settings) as journal:
+                assert (await journal.stat("file")).size == 1000
