@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -32,7 +33,7 @@ from tests.benchmarks.order_query import (
 from tests.benchmarks.processes import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from connectors.order.natural_runs import Sequences
@@ -53,6 +54,10 @@ SECONDS_EACH: Final = 8.0
 PARALLELISM: Final = (1, 2, 4, 16, 64)
 MERGED_RUNS: Final = (1, 4, 16, 64, 256, 1024, 4096)
 MERGED_ROWS: Final = 2_000_000
+MERGE_ROUNDS: Final = 3
+GROWTH_SHARE: Final = 1 / 3
+"""Of the seconds of another measurement: there are many points."""
+GROWING_WAYS: Final = (ORDERED, ORDER_BY, ONE_TASK, UNORDERED)
 FULL_SECONDS: Final = 1.0
 
 
@@ -62,8 +67,8 @@ def order(report: Report, directory: Path, seconds: float) -> None:
     rows = ROWS_PER_BATCH if full else ROWS_PER_BATCH // 4
     with pipelines(directory) as measure:
 
-        def throughput(way: str, **more: int) -> float:
-            run = OrderRun(way=way, rows_per_batch=rows, seconds=SECONDS_EACH * seconds, **more)
+        def throughput(way: str, *, share: float = 1.0, **more: int) -> float:
+            run = OrderRun(way=way, rows_per_batch=rows, seconds=SECONDS_EACH * seconds * share, **more)
             return float(measure(run)["rows_per_second"])
 
         for way in WAYS:
@@ -95,7 +100,7 @@ def order(report: Report, directory: Path, seconds: float) -> None:
         )
         charts = [_latencies(report, measure, seconds), _merges()]
         if full:
-            charts.append(_growth(throughput))
+            charts.append(_growth(throughput, report.rounds))
     if full:
         write_charts(PATH, charts)
 
@@ -145,21 +150,34 @@ def _latencies(report: Report, measure: Measure, seconds: float) -> Chart:
     )
 
 
-def _growth(throughput: Callable[..., float]) -> Chart:
-    curves = tuple(
-        Curve(
-            name=way,
-            points=tuple((float(tasks), throughput(way, parallelism=tasks)) for tasks in PARALLELISM),
-        )
-        for way in (ORDERED, ORDER_BY, ONE_TASK, UNORDERED)
-    )
+def _growth(throughput: Callable[..., float], rounds: int) -> Chart:
     return Chart(
         key="order-parallelism",
         title="Throughput of the paper's pipeline by tasks after the rebalance",
         x="tasks",
         y="rows/s",
-        curves=curves,
+        curves=_medians(
+            {
+                way: lambda tasks, way=way: throughput(way, share=GROWTH_SHARE, parallelism=tasks)  # type: ignore[misc]
+                for way in GROWING_WAYS
+            },
+            PARALLELISM,
+            rounds,
+        ),
         note="On two processors: more tasks are more runs to merge, not more work at once.",
+    )
+
+
+def _medians(measures: dict[str, Callable[[int], float]], points: Iterable[int], rounds: int) -> tuple[Curve, ...]:
+    """Of rounds that visit all points in turn, so that a slow minute hits all of them."""
+    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for _ in range(rounds):
+        for point in points:
+            for name, measure in measures.items():
+                found[name, point].append(measure(point))
+    return tuple(
+        Curve(name=name, points=tuple((float(point), statistics.median(found[name, point])) for point in points))
+        for name in measures
     )
 
 
@@ -184,16 +202,12 @@ def _merges() -> Chart:
         count = sum(1 for _ in heapq.merge(*parts))
         return count / (time.perf_counter() - start)
 
-    curves = tuple(
-        Curve(name=name, points=tuple((float(runs), measure(runs)) for runs in MERGED_RUNS))
-        for name, measure in (("natural runs", ours), ("heapq.merge", theirs))
-    )
     return Chart(
         key="order-runs",
         title="Merging by sequence, by the number of runs",
         x="runs that overlap",
         y="rows/s",
-        curves=curves,
+        curves=_medians({"natural runs": ours, "heapq.merge": theirs}, MERGED_RUNS, MERGE_ROUNDS),
         note=f"{MERGED_ROWS:,} rows, cutting included; sequences only, as the merge does not see rows.",
     )
 
