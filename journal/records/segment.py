@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from journal.errors import DamagedJournalError, JournalCode, damaged
@@ -63,6 +64,7 @@ class SegmentName:
         return f"{self.start:016x}-{self.epoch:08x}-{self.holder.hex()}.seg"
 
 
+@lru_cache(maxsize=1024)
 def parse_segment_name(name: str) -> SegmentName | None:
     """What the name says, or None if it is not a segment's name (index snapshots lie beside them)."""
     match = _NAME.fullmatch(name)
@@ -199,6 +201,7 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
     return pack(values[: len(values) + header.format_version - FORMAT_VERSION])
 
 
+@lru_cache(maxsize=256)
 def decode_segment_header(meta: bytes) -> SegmentHeader:
     """DamagedJournalError for anything that no writer writes; TOO_NEW for another format version."""
     try:

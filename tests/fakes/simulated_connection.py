@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from tests.fakes.bell import Bell
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from tests.fakes.simulated_network import SimulatedNetwork
 
@@ -36,13 +38,12 @@ class _Direction:
         """Bytes sent from now on go nowhere (the other host has lost power, or the connection)."""
         self.resets = False
         """The receiver has closed its end and its kernel is alive: who sends anything more gets a reset."""
-        self.changed = trio.Event()
+        self.changed = Bell()
         self.watchers: list[Callable[[], None]] = []
         """Are told of every change, too."""
 
     def notify(self) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
+        self.changed.ring()
         for watcher in self.watchers:
             watcher()
 
@@ -102,9 +103,8 @@ class _Direction:
             return min(self.chunks[0][0], self.broken_at)
         return self.broken_at
 
-    async def wait_change(self) -> None:
-        with trio.move_on_at(self.next_change_at()):
-            await self.changed.wait()
+    def wait_change(self) -> Awaitable[None]:
+        return self.changed.wait(self.next_change_at())
 
 
 class SimulatedStream(trio.abc.Stream):
@@ -211,8 +211,7 @@ class SimulatedStream(trio.abc.Stream):
     async def _wait_room(self) -> None:
         self._check()
         while self._outgoing.room <= 0:
-            with trio.move_on_at(self._incoming.broken_at):
-                await self._outgoing.changed.wait()
+            await self._outgoing.changed.wait(self._incoming.broken_at)
             self._check()
 
     @contextlib.contextmanager

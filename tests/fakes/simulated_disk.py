@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.disk.disk import Buffer, DiskLockedError, FileWrite, OpenMode
+from tests.fakes import bell
 from tests.fakes.simulated_drive import Directory, Inode, SimulatedDrive, os_error
 
 if TYPE_CHECKING:
@@ -198,8 +199,7 @@ class SimulatedDisk:
         seconds = rng.uniform(20e-6, 300e-6) + size / BYTES_PER_SECOND
         if self.faults.stall_rate and rng.random() < self.faults.stall_rate:
             seconds += rng.uniform(0, self.faults.stall_seconds)
-        with trio.CancelScope(shield=True):
-            await trio.sleep(seconds)
+        await bell.sleep_for_certain(seconds)
         self.perform_now(operation, path)
 
     def perform_now(self, operation: str, path: str) -> None:
@@ -339,8 +339,7 @@ class SimulatedFile:
 
     async def _return(self) -> None:
         """Time between the effect and its report: a crash here leaves stored bytes that nobody heard of."""
-        with trio.CancelScope(shield=True):
-            await trio.sleep(self._disk.drive.rng.uniform(0, 100e-6))
+        await bell.sleep_for_certain(self._disk.drive.rng.uniform(0, 100e-6))
         self._disk.check_alive()
 
 

@@ -7,14 +7,15 @@ waits.
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
+import random
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Iterator
 
 SECTOR_BYTES: Final = 512
@@ -52,6 +53,12 @@ class Inode:
         self.cached = bytearray()
         self.stored = bytearray()
         self._unsynced: list[_Change] = []
+
+    def __deepcopy__(self, _: object) -> Inode:
+        copied = Inode()
+        copied.cached, copied.stored = bytearray(self.cached), bytearray(self.stored)
+        copied._unsynced = list(self._unsynced)
+        return copied
 
     @property
     def is_clean(self) -> bool:
@@ -142,6 +149,12 @@ class SimulatedDrive:
         """Counts the processes that had this drive open and died. Their later calls reach nothing."""
         self.locked = False
         self._unsynced: list[_Relink] = []
+
+    def copied(self) -> SimulatedDrive:
+        """Another drive with the same on it, whose chance is the same, too."""
+        chance = random.Random()
+        chance.setstate(self.rng.getstate())
+        return copy.deepcopy(self, {id(self.rng): chance})
 
     def kill_processes(self) -> None:
         """What kill -9 leaves: everything, the page cache included."""

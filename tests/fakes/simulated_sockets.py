@@ -21,9 +21,10 @@ import trio
 
 from sos_client.net import poller
 from sos_client.net.plain_stream import PlainStream
+from tests.fakes.bell import Bell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Iterator, Sequence
 
     from tests.fakes.simulated_connection import SimulatedStream
 
@@ -38,6 +39,8 @@ SOME_ONLY_RATE: Final = 0.2
 """How often epoll names some of the sockets that are ready, as if the others had become so a moment later."""
 STEP_SECONDS: Final = (10e-6, 30e-6, 0.3e-3)
 """From one look at the clock to the next. A poller stays awake while it is short (decision 0307)."""
+
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 Buffers = bytes | bytearray | memoryview
 
@@ -108,7 +111,7 @@ class SimulatedSocket:
         self._network = stream.connection.network
         self._host = stream.connection.host_of(stream)
         self._handle = self._kernel.open(self)
-        self._changed = trio.Event()
+        self._changed = Bell()
         self._clogged_until = 0.0
         for direction in (stream.incoming, stream.outgoing):
             direction.watchers.append(self._notify)
@@ -128,8 +131,10 @@ class SimulatedSocket:
         self._check_open()
         if not self.readable or self._kernel.chance.random() < NOTHING_YET_RATE:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        with _failing_as_sockets_do():
+        try:
             data = self.stream.receive_now(size)
+        except _GONE as error:
+            raise _failure(errno.ECONNRESET) from error
         if data is None:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         return data
@@ -142,8 +147,11 @@ class SimulatedSocket:
         if room and chance.random() < SHORT_SEND_RATE:
             room = chance.randrange(room)
             self._clogged_until = trio.current_time() + chance.uniform(0, CLOGGED_SECONDS_MAX)
-        with memoryview(data)[:room] as view, _failing_as_sockets_do():
-            sent = self.stream.send_now(view)
+        try:
+            with memoryview(data)[:room] as view:
+                sent = self.stream.send_now(view)
+        except _GONE as error:
+            raise _failure(errno.ECONNRESET) from error
         if sent < len(data):
             self._network.note("short send", " ".join(self.stream.connection.hosts))
         if not sent and len(data):
@@ -169,7 +177,7 @@ class SimulatedSocket:
 
     @property
     def readable(self) -> bool:
-        return not self._network.is_asleep(self._host) and self.stream.incoming.has_something
+        return not self.is_asleep and self.stream.incoming.has_something
 
     @property
     def writable(self) -> bool:
@@ -184,17 +192,20 @@ class SimulatedSocket:
 
     @property
     def _takes(self) -> bool:
-        return not self._network.is_asleep(self._host) and self._clogged_until <= trio.current_time()
+        return not self.is_asleep and self._clogged_until <= trio.current_time()
+
+    @property
+    def is_asleep(self) -> bool:
+        return self._network.is_asleep(self._host)
 
     async def awake(self) -> None:
         await self._network.awake(self._host)
 
-    async def wait_change(self) -> None:
-        await self._changed.wait()
+    def wait_change(self, until: float) -> Awaitable[None]:
+        return self._changed.wait(until)
 
     def _notify(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.ring()
         for epoll in self.watchers:
             epoll.notify()
 
@@ -211,7 +222,7 @@ class SimulatedEpoll:
         self._handle = self._kernel.open(self)
         self._watched: dict[int, SimulatedSocket] = {}
         self.awaited: set[str] = set()
-        self._changed = trio.Event()
+        self._changed = Bell()
 
     @property
     def closed(self) -> bool:
@@ -258,8 +269,7 @@ class SimulatedEpoll:
         del self._watched[handle]
 
     def notify(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.ring()
 
     @property
     def readable(self) -> bool:
@@ -268,13 +278,17 @@ class SimulatedEpoll:
     def next_change_at(self, until: str) -> float:
         return min((watched.next_change_at(until) for watched in self._watched.values()), default=inf)
 
+    @property
+    def is_asleep(self) -> bool:
+        return any(watched.is_asleep for watched in self._watched.values())
+
     async def awake(self) -> None:
         """All its sockets are one process's."""
         for watched in list(self._watched.values())[:1]:
             await watched.awake()
 
-    async def wait_change(self) -> None:
-        await self._changed.wait()
+    def wait_change(self, until: float) -> Awaitable[None]:
+        return self._changed.wait(until)
 
 
 class SimulatedSelect:
@@ -301,13 +315,13 @@ async def _wait(waited: SimulatedSocket | SimulatedEpoll, until: str) -> None:
     try:
         await trio.lowlevel.checkpoint()
         while True:
-            await waited.awake()
+            if waited.is_asleep:
+                await waited.awake()
             if waited.fileno() == -1:
                 raise trio.ClosedResourceError("another task closed this")
             if getattr(waited, until):
                 return
-            with trio.move_on_at(waited.next_change_at(until)):
-                await waited.wait_change()
+            await waited.wait_change(waited.next_change_at(until))
     finally:
         waited.awaited.discard(until)
 
@@ -342,11 +356,3 @@ def plain_stream(stream: SimulatedStream) -> PlainStream:
 
 def _failure(number: int) -> OSError:
     return OSError(number, os.strerror(number))
-
-
-@contextlib.contextmanager
-def _failing_as_sockets_do() -> Iterator[None]:
-    try:
-        yield
-    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-        raise _failure(errno.ECONNRESET) from error

@@ -18,7 +18,8 @@ import trio
 from trio._core import _run as trio_run  # the scheduler's switch and its random source are nowhere else
 from trio._core._wakeup_socketpair import WakeupSocketpair
 
-from tests.fakes import simulated_sockets
+from tests.fakes import bell, simulated_sockets
+from tests.simulation import quick_scopes, quick_steps
 from tests.simulation.event_loop import JumpingClock, NoInput
 
 if TYPE_CHECKING:
@@ -60,11 +61,18 @@ def _everything_seeded(seed: int, clock: JumpingClock) -> Iterator[None]:
         (time, "time", lambda: WALL_CLOCK_START),
         (trio.to_thread, "run_sync", _run_here),
         *simulated_sockets.REPLACED,
+        *quick_steps.REPLACED,
+        *quick_scopes.REPLACED,
+        (trio, "current_time", clock.current_time),
+        (bell, "wait_until", clock.wait_until),
+        (bell, "sleep_for_certain", clock.sleep_for_certain),
         (trio_run, "TheIOManager", lambda: no_input),
         (WakeupSocketpair, "wakeup_thread_and_signal_safe", lambda _: no_input.wake()),
         (WakeupSocketpair, "wait_woken", lambda _: no_input.wait_woken()),
         (trio._core, "MockClock", JumpingClock),
         (trio, "sleep", clock.sleep),
+        (gc, "unfreeze", lambda: None),  # which a keeper does that lost its volume: each run would look at all modules
+        (gc, "collect", lambda: 0),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
     collecting = gc.isenabled()

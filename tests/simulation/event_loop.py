@@ -9,15 +9,27 @@ from __future__ import annotations
 import heapq
 import itertools
 from math import inf
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import trio
 from trio._core._run import GLOBAL_RUN_CONTEXT
+
+from tests.fakes.bell import Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FAR_SECONDS: Final = 999_999_999.0
+
+
+class _TimeIsUp:
+    """What a task is woken with when its time has come."""
+
+    def unwrap(self) -> _TimeIsUp:
+        return self
+
+
+TIME_IS_UP: Final[Any] = _TimeIsUp()
 
 
 class JumpingClock(trio.abc.Clock):
@@ -29,8 +41,8 @@ class JumpingClock(trio.abc.Clock):
     def __init__(self) -> None:
         self._now = 0.0
         self._numbers = itertools.count()
-        self._sleepers: list[tuple[float, int, list[trio.lowlevel.Task]]] = []
-        """When, which of those at one time, and who; nobody, if the sleep was cancelled."""
+        self._sleepers: list[tuple[float, int, Waiter]] = []
+        """When, which of those at one time, and who."""
 
     def start_clock(self) -> None:
         GLOBAL_RUN_CONTEXT.runner.clock_autojump_threshold = 0.0
@@ -42,25 +54,48 @@ class JumpingClock(trio.abc.Clock):
         return FAR_SECONDS if deadline > self._now else 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """As `trio.sleep`."""
+        """As `trio.sleep`; only who is cancelled in the very turn in which it ends hears of that a checkpoint later."""
         if not seconds >= 0:
             raise ValueError("`seconds` must be non-negative")
         if seconds == 0:
             await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.wait_task_rescheduled(self._sleeper(seconds).give_up)
+
+    async def sleep_for_certain(self, seconds: float) -> None:
+        """As `bell.sleep_for_certain`."""
+        if seconds == 0:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        else:
+            self._sleeper(seconds)
+            await trio.lowlevel.wait_task_rescheduled(_go_on)
+
+    async def wait_until(self, waiter: Waiter, until: float) -> None:
+        """As `bell.wait_until`. Whoever is cancelled in the turn in which the time comes hears of it, as in trio."""
+        task = waiter.task
+        if until == inf:
+            await trio.lowlevel.wait_task_rescheduled(waiter.give_up)
             return
-        sleeper = [trio.lowlevel.current_task()]
-        heapq.heappush(self._sleepers, (self._now + seconds, next(self._numbers), sleeper))
+        assert task is not None
+        if until <= self._now:
+            waiter.task = None
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        else:
+            heapq.heappush(self._sleepers, (until, next(self._numbers), waiter))
+            if await trio.lowlevel.wait_task_rescheduled(waiter.give_up) is None:
+                return
+        if task._cancel_status.effectively_cancelled:
+            raise trio.Cancelled._create(source="unknown")
 
-        def abort(_: Callable[[], NoReturn]) -> trio.lowlevel.Abort:
-            sleeper.clear()
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
+    def _sleeper(self, seconds: float) -> Waiter:
+        waiter = Waiter(GLOBAL_RUN_CONTEXT.task)
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._numbers), waiter))
+        return waiter
 
     def _autojump(self) -> None:
         """Called by the loop when nobody can run."""
         deadlines, sleepers = GLOBAL_RUN_CONTEXT.runner.deadlines, self._sleepers
-        while sleepers and not sleepers[0][2]:
+        while sleepers and sleepers[0][2].task is None:
             heapq.heappop(sleepers)
         due = min(deadlines.next_deadline(), sleepers[0][0] if sleepers else inf)
         if due == inf:
@@ -68,8 +103,14 @@ class JumpingClock(trio.abc.Clock):
         self._now = due
         deadlines.expire(due)
         while sleepers and sleepers[0][0] <= due:
-            for task in heapq.heappop(sleepers)[2]:
-                trio.lowlevel.reschedule(task)
+            waiter = heapq.heappop(sleepers)[2]
+            if waiter.task is not None:
+                trio.lowlevel.reschedule(waiter.task, TIME_IS_UP)
+                waiter.task = None
+
+
+def _go_on(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
 
 
 class NoInput:

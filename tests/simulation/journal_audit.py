@@ -6,7 +6,6 @@ themselves. A volume that forgets is held to its pins and to how long it promise
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import random
 from bisect import bisect_left
@@ -81,7 +80,7 @@ class Found:
 async def audit(stage: JournalStage, nursery: trio.Nursery) -> None:
     """Everything was stopped. Judge what the drives have."""
     everybody = Trial(present=tuple(stage.servers), accept_loss=False, words="")
-    drives = {name: copy.deepcopy(host.drive) for name, host in stage.servers.items()}
+    drives = {name: host.drive.copied() for name, host in stage.servers.items()}
     stage.start_servers(nursery)
     found = await _looked_at(stage)
     here = set() if found.is_ok else stage.lost
@@ -99,7 +98,7 @@ async def _set_up(stage: JournalStage, drives: dict[str, SimulatedDrive], trial:
     """The servers as they were when everything was stopped, only those that are present running."""
     for name, host in stage.servers.items():
         await host.kill(power_cut=True)
-        host.drive = copy.deepcopy(drives[name])
+        host.drive = drives[name].copied()
         host.faults, host.refused_to_start = DiskFaults(), None
         host.held_down = name not in trial.present
     stage.start_servers(nursery)
