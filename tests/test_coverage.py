@@ -63,6 +63,7 @@ JOURNAL_TESTS: Final = [
     "tests/journal/records/test_segment.py",
     "tests/journal/records/test_chain_rules.py",
     "tests/journal/image/test_image.py",
+    "tests/journal/image/test_own_puts.py",
     "tests/journal/image/test_index_snapshot.py",
     "tests/journal/copies/test_backup_mark.py",
     "tests/journal/image/test_operation_window.py",

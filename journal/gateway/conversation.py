@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from journal.errors import JournalCode, JournalError, journal_error
@@ -15,17 +16,18 @@ from journal.gateway.held_memory import HeldMemory
 from journal.gateway.incoming_file import IncomingFile
 from journal.gateway.outgoing_file import outgoing
 from journal.gateway.wire import messages as m
+from journal.gateway.wire.decoding import put_parts
 from journal.gateway.wire.encoding import encode
 from journal.gateway.wire.limits import TEXT_BYTES_MAX
 from sos_client.serving.access import Grant, Right
-from sos_client.serving.containment import changing_shared
+from sos_client.serving.containment import changing_shared, in_doubt
 from sos_client.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from journal.gateway.metrics import GatewayMetrics
-    from journal.volume import ServedVolume
+    from journal.volume import Answer, ServedVolume
     from sos_client.serving.access import AccessRules
     from sos_client.serving.event_log import EventLog
 
@@ -110,15 +112,34 @@ class Conversation:
             await self._send(self.refusal(error))
         return True
 
-    def volume_for_put(self, epoch_seen: int) -> ServedVolume | None:
-        """The open volume, if a PUT may go straight to it; None: let `answer` see to it, which says why not."""
+    def put_soon(self, body: memoryview, answered: Callable[[int, Answer], None]) -> bool:
+        """Give the body of a PUT straight to the volume, which calls `answered` with its epoch and the answer.
+
+        That may be before this returns. False: nothing was done; let `answer` see to it, which waits, or says why not.
+        """
+        path, overwrite, operation, claim, epoch_seen, modified_ms, payload, crc = put_parts(body)
         if self.writing or Right.APPEND not in self._rights:
-            return None
+            return False
         try:
             volume = self._with.volumes.owned(self._volume)
+            epoch = volume.epoch
+            if epoch_seen > epoch:
+                return False
+            volume.admit(operation, self._grant.sha256)
+            return volume.put_soon(
+                path,
+                bytes(payload),
+                payload_crc=crc,
+                overwrite=overwrite,
+                operation=operation,
+                claim=claim,
+                modified_ms=modified_ms,
+                answered=partial(answered, epoch),
+            )
         except JournalError:
-            return None
-        return volume if epoch_seen <= volume.epoch else None
+            return False
+        except Exception as error:
+            raise in_doubt("PUT was worked on", error) from error
 
     async def abandon(self) -> None:
         """The connection is at its end: what was streamed and not committed never existed."""
@@ -132,32 +153,37 @@ class Conversation:
             m.RefusalAnswer(epoch=self.epoch, code=error.code, message=message, fields=tuple(error.fields.items()))
         )
 
-    async def _begin(self, type_code: int, request: m.Request | None) -> bool:
+    async def reply(self, type_code: int, request: m.Request | None) -> bytes:
+        """The frame that answers a request of one frame, which others may be in progress beside. JournalError: refused.
+
+        UNSUPPORTED for a request of many frames, too, and for one that has many for its answer.
+        """
         run = requests.RUN.get(type(request))
         if run is not None:
             answer = await self._run(run, request)
             if isinstance(request, m.ClaimRequest | m.ReleaseRequest):
                 self._audit_claim(request)
-            await self._send(encode(answer))
-            return True
+            return encode(answer)
+        match request:
+            case m.OpenRequest():
+                return encode(await self._open_volume(request))
+            case m.PingRequest():
+                return encode(m.PongAnswer(epoch=self.epoch, number=request.number, time_ms=self._with.time_ms()))
+        raise _unsupported(type_code)
+
+    async def _begin(self, type_code: int, request: m.Request | None) -> bool:
         match request:
             case m.ReadRequest():
                 await self._read(request)
             case m.WriteOpenRequest():
                 await self._begin_writing(request)
-            case m.OpenRequest():
-                await self._open_volume(request)
-            case m.PingRequest():
-                await self._send(
-                    encode(m.PongAnswer(epoch=self.epoch, number=request.number, time_ms=self._with.time_ms()))
-                )
             case m.QuitRequest():
                 await self._send(encode(m.ByeAnswer()))
                 return False
-            case None:
-                raise _unsupported(type_code)
-            case _:
+            case m.HelloRequest() | m.FileData() | m.WriteCommitRequest() | m.WriteCancelRequest():
                 raise ProtocolError(f"{type(request).__name__} where it does not belong")
+            case _:
+                await self._send(await self.reply(type_code, request))
         return True
 
     async def _run(self, run: requests.Run, request: m.Request | None) -> m.Answer:
@@ -243,7 +269,7 @@ class Conversation:
     def _admit(self, volume: ServedVolume, request: Any) -> None:
         volume.admit(request.stamp.operation, self._grant.sha256)
 
-    async def _open_volume(self, request: m.OpenRequest) -> None:
+    async def _open_volume(self, request: m.OpenRequest) -> m.OpenedAnswer:
         rights = self._rights_on(request.volume)
         if not rights:
             raise self._denied(request.volume, "any")
@@ -251,7 +277,7 @@ class Conversation:
         volume = self._with.volumes.owned(request.volume)
         _check_epoch(volume, request.epoch_seen)
         self._volume, self._rights = request.volume, rights
-        await self._send(encode(m.OpenedAnswer(epoch=volume.epoch, volume=request.volume)))
+        return m.OpenedAnswer(epoch=volume.epoch, volume=request.volume)
 
     def _rights_on(self, volume: str) -> frozenset[Right]:
         return frozenset(right for right in Right if self._grant.allows(right, volume))

@@ -14,12 +14,11 @@ import trio
 
 from journal.errors import JournalError
 from journal.gateway.phase import ConnectionPhase
-from journal.gateway.wire.decoding import put_parts
 from journal.gateway.wire.encoding import encode_status
 from journal.gateway.wire.messages import FileMessageType
 from journal.volume import FileStatus
 from sos_client.net.plain_stream import DIRECT_CALLS_MAX, KEPT_BUFFER_BYTES
-from sos_client.serving.containment import concerns_all, in_doubt
+from sos_client.serving.containment import concerns_all
 from sos_client.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -57,7 +56,6 @@ class PutLane:
         self._working = False  # until the PUT is answered
         self._beginning = False  # while the volume is being told
         self._began = 0.0
-        self._epoch = 0
         self._frame: tuple[int, memoryview] | None = None
         self._failure: Exception | None = None
         self.unsent = b""  # of an answer: the session's task sends it
@@ -129,9 +127,10 @@ class PutLane:
             self._metrics.bytes_in += len(view)
             self._splitter.feed(view)
             self._serve()
+            if self._splitter.drained:
+                return
             self._splitter.keep_rest()  # the buffer is everybody's
-            if not self._splitter.drained:
-                self._session.count_memory()
+            self._session.count_memory()
             if not self._splitter.midway:
                 return  # else a large PUT is coming in, and more of it may be there already
 
@@ -165,46 +164,28 @@ class PutLane:
         self._working = self._beginning = True
         self._began = time.perf_counter()
         try:
-            path, overwrite, operation, claim, epoch_seen, modified_ms, payload, crc = put_parts(body)
-            volume = self._session.conversation.volume_for_put(epoch_seen)
-            if volume is not None:
-                self._epoch = volume.epoch
-                volume.admit(operation, self._session.conversation.grant.sha256)
-                taken = volume.put_soon(
-                    path,
-                    bytes(payload),
-                    payload_crc=crc,
-                    overwrite=overwrite,
-                    operation=operation,
-                    claim=claim,
-                    modified_ms=modified_ms,
-                    answered=self._answered,
-                )
-            else:
-                taken = False
-        except (ProtocolError, JournalError):
+            taken = self._session.conversation.put_soon(body, self._answered)
+        except ProtocolError:
             taken = False
-        except Exception as error:
-            raise in_doubt("PUT was worked on", error) from error
         self._beginning = False
         if not taken:
             self._working = False
         return taken
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, epoch: int, answer: Answer) -> None:
         try:
-            self._say(answer)
+            self._say(epoch, answer)
         except Exception as error:
             if concerns_all(error):
                 raise
             self._fail(error)
 
-    def _say(self, answer: Answer) -> None:
+    def _say(self, epoch: int, answer: Answer) -> None:
         parked, session = self._parked, self._session
         if parked is None:
             return  # the session has ended meanwhile
         if type(answer) is FileStatus:
-            data = encode_status(self._epoch, answer)
+            data = encode_status(epoch, answer)
         else:
             assert isinstance(answer, JournalError), "a PUT is answered by a status or an error"
             data = session.conversation.refusal(answer)

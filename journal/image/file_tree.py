@@ -127,6 +127,11 @@ class FileTree:
             if len(self._directories) >= _DIRECTORIES_MAX:
                 self._directories.clear()
             self._directories[parent] = directory
+        old = directory.children.get(name)
+        if type(old) is bytes and len(old) == len(file) == nodes.ONE_EXTENT_FILE_BYTES:  # takes what it took
+            self._out_of_use(old)
+            directory.children[name] = file
+            return
         self._set(directory, name, file, time_ms=time_ms)
         self.file_count += 1
 
@@ -135,6 +140,10 @@ class FileTree:
         parent, _, name = path.rpartition("/")
         directory = self._directories.get(parent) if path else None
         return nodes.find(self.root, path) if directory is None else directory.children.get(name)
+
+    def has_lately(self, directory: str) -> bool:
+        """Whether this is known to be a directory, without looking for it."""
+        return directory in self._directories
 
     def replace(self, path: str, file: PackedFile) -> FileStatus:
         """Change a file in place: the caller has counted what came and what went."""

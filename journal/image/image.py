@@ -55,6 +55,7 @@ from journal.records.segment import SegmentHeader, decode_segment_header
 from journal.volume import FileStatus, OperationId, PathClaim
 
 if TYPE_CHECKING:
+    from journal.image.nodes import PackedFile
     from journal.volume import Answer
 
 PINS_MAX: Final = 1000  # each keeps segments from being deleted; whoever has more of them has forgotten to release some
@@ -140,6 +141,29 @@ class Image:
         self.lsn, self.chain, self.time_ms = header.end_lsn, header.chain, header.time_ms
         return answer
 
+    def put_own(self, header: RecordHeader, path: str, modified_ms: int | None) -> tuple[FileStatus, PackedFile]:
+        """As `apply_own` of a PUT, and the file as it is kept, for `put_again` of an image that follows this one."""
+        assert header.lsn == self.lsn, "the writer's records follow each other"
+        time_ms, size, crc = header.time_ms, header.payload_bytes, header.payload_crc
+        status = FileStatus(path, False, size, time_ms if modified_ms is None else modified_ms, crc)  # noqa: FBT003
+        file = self._packed_put(header, status.modified_ms)
+        try:
+            self.tree.publish(path, file, time_ms=time_ms)
+        except MisfitError as error:
+            raise AssertionError(f"the writer made a PUT that does not fit its own tree: {error}") from error
+        if self.keeps_answers and header.client != NO_CLIENT:
+            self.operations.keep(OperationId(header.client, header.sequence), status, time_ms=time_ms, recorded=True)
+        self.lsn, self.chain, self.time_ms = header.end_lsn, header.chain, time_ms
+        return status, file
+
+    def put_again(self, header: RecordHeader, path: str, file: PackedFile) -> None:
+        """A PUT that was applied to an image before this one: what never changes is shared. No answer is kept."""
+        assert header.lsn == self.lsn, "the writer's records follow each other"
+        if header.payload_bytes:
+            self.tree.use(self._place(header)[0], header.payload_bytes)
+        self.tree.publish(path, file, time_ms=header.time_ms)
+        self.lsn, self.chain, self.time_ms = header.end_lsn, header.chain, header.time_ms
+
     def apply_own(self, header: RecordHeader, change: Change | SegmentHeader) -> Answer:
         """Apply what preconditions have allowed. If it does not fit, this process is wrong, and must not go on."""
         try:
@@ -196,13 +220,16 @@ class Image:
     def _put(self, header: RecordHeader, change: PutChange) -> Answer:
         time_ms, size, crc = header.time_ms, header.payload_bytes, header.payload_crc
         modified_ms = time_ms if change.modified_ms is None else change.modified_ms
-        name, offset = self._place(header)
-        if size:
-            file = nodes.pack_one_extent_file(modified_ms, self.tree.use(name, size), offset, size, crc)
-        else:
-            file = nodes.pack_file(modified_ms, b"")
-        self.tree.publish(change.path, file, time_ms=time_ms)
+        self.tree.publish(change.path, self._packed_put(header, modified_ms), time_ms=time_ms)
         return FileStatus(change.path, False, size, modified_ms, crc)  # noqa: FBT003
+
+    def _packed_put(self, header: RecordHeader, modified_ms: int) -> PackedFile:
+        """The payload of this record as a file, counted as in use."""
+        name, offset = self._place(header)
+        size = header.payload_bytes
+        if not size:
+            return nodes.pack_file(modified_ms, b"")
+        return nodes.pack_one_extent_file(modified_ms, self.tree.use(name, size), offset, size, header.payload_crc)
 
     def _open_segment(self, header: RecordHeader, segment: SegmentHeader) -> None:
         paused_ms = 0 if self.segment is None else segment.paused_ms - self.segment.paused_ms

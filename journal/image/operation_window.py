@@ -56,6 +56,10 @@ TRACES_MAX: Final = 1 << 15
 _OF_RECORD: Final = array_header(4)  # a packed answer begins with it if a record stands for it; others have a 5th item
 
 
+NOT_ASKED: Final = object()
+"""In the place of an answer: the operation is new."""
+
+
 class KeptAnswer(NamedTuple):
     """One answer, with the time of its record."""
 
@@ -142,12 +146,28 @@ class OperationWindow:
             raise _too_many_changes()
         return None
 
+    def first_answer(self, operation: OperationId, kind: type) -> object:
+        """What the operation was answered, if it was; else NOT_ASKED. Raises as `find`.
+
+        If that is not of this kind, and no refusal: the refusal to take one id for two changes.
+        """
+        kept = self.find(operation)
+        if kept is None:
+            return NOT_ASKED
+        return kept.answer if isinstance(kept.answer, (kind, JournalError)) else _used_already(operation)
+
+    def keep_refusal(self, operation: OperationId, refusal: JournalError, *, time_ms: int) -> JournalError:
+        """As `keep`; gives the refusal back."""
+        refusal.__traceback__ = None  # its frames hold what was refused
+        self.keep(operation, refusal, time_ms=time_ms, recorded=False)
+        return refusal
+
     def keep(self, operation: OperationId, answer: Answer, *, time_ms: int, recorded: bool) -> None:
         """Remember an answer. The first one stays."""
         name, sequence = operation
         self._add(name, sequence, time_ms, _packed(name, sequence, time_ms, answer, recorded=recorded))
         last_age_ms = self._kept[-1][3]
-        if self._kept[0][3] < last_age_ms - WINDOW_MS or self.kept_bytes > KEPT_BYTES_MAX:
+        if self.kept_bytes > KEPT_BYTES_MAX or self._kept[0][3] < last_age_ms - WINDOW_MS:
             self._expire(last_age_ms)
 
     def _add(self, name: bytes, sequence: int, time_ms: int, packed: bytes) -> None:
@@ -159,9 +179,14 @@ class OperationWindow:
             return
         answers[sequence] = packed
         self._count += 1
-        self._count_bytes(client, len(packed) + (ANSWER_BYTES if len(answers) > 1 else ANSWER_BYTES + CLIENT_BYTES))
-        if len(answers) > CLIENT_ANSWERS_MIN:
+        size, answer_count, whose = len(packed) + ANSWER_BYTES, len(answers), client.whose
+        if answer_count == 1:
+            size += CLIENT_BYTES
+        elif answer_count > CLIENT_ANSWERS_MIN:
             self._busy[name] = None
+        client.kept_bytes += size
+        self.kept_bytes += size
+        self._shares[whose] = self._shares.get(whose, 0) + size
         now_ms = time_ms if self._clock is None else self._clock()
         self._kept.append((name, sequence, time_ms, self._age_ms(now_ms)))
         self._now_ms = now_ms
@@ -273,7 +298,7 @@ def _too_many_changes() -> JournalError:
     )
 
 
-def used_already(operation: OperationId) -> JournalError:
+def _used_already(operation: OperationId) -> JournalError:
     """For a client that gives two changes of different kinds one id: the first one's answer would make no sense."""
     return refused(
         JournalCode.BAD_REQUEST,

@@ -137,9 +137,10 @@ class PathClaims:
         """FENCED if a change at `path` needs a later claim. `subtree`: the change concerns all below it, too."""
         if not self._claims and not self._ended:
             return
-        at = path
+        at, claims, ended = path, self._claims, self._ended
         while True:
-            self._check_one(at, path, claim)
+            if at in claims or at in ended:
+                self._check_one(at, path, claim)
             if not at:
                 break
             at = at.rpartition("/")[0]

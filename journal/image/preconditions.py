@@ -52,8 +52,10 @@ def check_write(image: Image, path: str, *, overwrite: bool, claim: PathClaim | 
     if node is not None and not overwrite:
         raise refused(JournalCode.ALREADY_EXISTS, f"{path} exists already", path=path)
     if node is None:
-        _check_parents(image, path)
-        _check_room(image, parent_of(path), own_bytes=_NEW_FILE_BYTES, files=1)
+        parent = parent_of(path)
+        if not image.tree.has_lately(parent):
+            _check_parents(image, path)
+        _check_room(image, parent, own_bytes=_NEW_FILE_BYTES, files=1)
 
 
 def check_in_place(image: Image, path: str, *, claim: PathClaim | None) -> PackedFile:

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, cast
 from journal.copies.local_log import open_local_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.image import preconditions
-from journal.image.operation_window import used_already
+from journal.image.operation_window import NOT_ASKED
 from journal.owner import in_place, streamed_write
 from journal.owner.content import Content
 from journal.owner.housekeeping import Housekeeping
 from journal.owner.idle_mark import announce
-from journal.owner.log import Log
+from journal.owner.log import NOBODYS, Log
 from journal.owner.query_facts import last_commits
+from journal.owner.quick_puts import QuickPuts
 from journal.owner.replica_progress import ReplicaProgress
 from journal.owner.replica_set import ReplicaSet
 from journal.owner.shown_image import ShownImage
-from journal.owner.standing import statistics_of
 from journal.records.change import (
     AbandonChange,
     Change,
@@ -40,8 +40,8 @@ from journal.records.change import (
     encode_change,
 )
 from journal.records.paths import check_path
-from journal.records.record import NO_CLIENT
 from journal.records.settings import JournalSettings, Surroundings, monotonic_ms
+from journal.statistics import VolumeStatistics
 from journal.takeover.driver import take_over
 from journal.takeover.member_links import member_links
 from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId
@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from journal.disk.disk import Disk
     from journal.owner.streamed_write import JournalWrite
     from journal.records.change import PinChange
-    from journal.records.record import Lsn
-    from journal.statistics import VolumeStatistics
+    from journal.records.record import Kind, Lsn, RecordHeader
     from journal.takeover.driver import TakenOver
     from journal.volume import Answer, Buffer, ClaimPage, MarkValue, OpenedFile, Page, PathClaim, VolumeDescription
 
@@ -105,6 +104,9 @@ class Journal:
             write=self.write,
             roll=self.roll,
         )
+        self.put_soon = QuickPuts(
+            self.log, self.pending, self._shown, self.housekeeping, encode=self._encode, roll=self.roll
+        ).put_soon
         self._client = surroundings.chance.randbytes(16)
         self._sequence = self._uploads = 0
 
@@ -130,7 +132,17 @@ class Journal:
 
     def statistics(self) -> VolumeStatistics:
         """How it stands, for metrics."""
-        return statistics_of(self)
+        shown = self.acknowledged
+        return VolumeStatistics(
+            epoch=self.epoch,
+            written_lsn=self.log.end,
+            acknowledged_lsn=self.acknowledged_lsn,
+            oldest_lsn=shown.trim,
+            files=shown.tree.file_count,
+            tree_bytes=shown.tree_bytes,
+            may_lose=self.log.progress.spare(),
+            members=self.replicas.statistics(self.housekeeping.uncleaned_members),
+        )
 
     def query_commits(self) -> dict[str, int]:
         """When each query has committed its last batch, in milliseconds since 1970. For metrics."""
@@ -150,37 +162,12 @@ class Journal:
     ) -> FileStatus:
         if len(payload) > PUT_BYTES_MAX:
             raise refused(JournalCode.TOO_LARGE, f"a put has at most {PUT_BYTES_MAX} bytes; stream what is larger")
-        check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
-        return cast("FileStatus", await self.change(check, operation, payload, answers=FileStatus))
 
-    def put_soon(
-        self,
-        path: str,
-        payload: bytes,
-        *,
-        payload_crc: int,
-        overwrite: bool,
-        operation: OperationId,
-        claim: PathClaim | None,
-        modified_ms: int | None,
-        answered: Callable[[Answer], None],
-    ) -> bool:
-        self.log.acknowledged.check_owner()
-        if self.is_full or len(payload) > PUT_BYTES_MAX:
-            return False
-        check = self._check_put(path, overwrite=overwrite, claim=claim, modified_ms=modified_ms)
-        answer = self._decide(check, operation, payload, payload_crc=payload_crc, answers=FileStatus)
-        self.log.acknowledged.call_back(self.log.end, answered, answer)
-        return True
-
-    def _check_put(
-        self, path: str, *, overwrite: bool, claim: PathClaim | None, modified_ms: int | None
-    ) -> Callable[[], PutChange]:
         def check() -> PutChange:
             preconditions.check_write(self.pending, path, overwrite=overwrite, claim=claim)
             return PutChange(path=path, modified_ms=modified_ms)
 
-        return check
+        return cast("FileStatus", await self.change(check, operation, payload, answers=FileStatus))
 
     async def open_write(
         self,
@@ -346,46 +333,42 @@ class Journal:
         operation: OperationId,
         payload: Buffer,
         *,
-        payload_crc: int | None = None,
         nothing: Answer = None,
         answers: type,
     ) -> Answer:
-        kept = self.pending.operations.find(operation)
-        if kept is not None:
-            return kept.answer if isinstance(kept.answer, (answers, JournalError)) else used_already(operation)
+        operations = self.pending.operations
+        first = operations.first_answer(operation, answers)
+        if first is not NOT_ASKED:
+            return cast("Answer", first)
         try:
             change = check()
         except JournalError as refusal:
-            refusal.__traceback__ = None  # its frames hold the payload
-            self.pending.operations.keep(operation, refusal, time_ms=self.pending.time_ms, recorded=False)
-            return refusal
+            return operations.keep_refusal(operation, refusal, time_ms=self.pending.time_ms)
         if change is None:
-            self.pending.operations.keep(operation, nothing, time_ms=self.pending.time_ms, recorded=False)
+            operations.keep(operation, nothing, time_ms=self.pending.time_ms, recorded=False)
             return nothing
-        return self.write(change, payload, payload_crc=payload_crc, operation=operation)
+        return self.write(change, payload, operation=operation)
 
-    def write(
-        self,
-        change: Change,
-        payload: Buffer = b"",
-        *,
-        payload_crc: int | None = None,
-        operation: OperationId | None = None,
-    ) -> Answer:
+    def write(self, change: Change, payload: Buffer = b"", *, operation: OperationId | None = None) -> Answer:
         """Write a record and apply it to the pending image. What it answers counts once it is acknowledged."""
         self.log.acknowledged.check_owner()  # it may have stopped while somebody waited for room
-        meta = encode_change(change)
-        client, sequence = operation or (NO_CLIENT, 0)
-        head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
-        if self.log.has_slept:
-            self.roll()
-            head, header = self.log.encode(change.kind, meta, payload, payload_crc, client=client, sequence=sequence)
+        head, header = self._encode(change.kind, encode_change(change), payload, None, operation or NOBODYS)
         answer = self.pending.apply_own(header, change)  # first: a record that fits no tree must not be in the log
         self.log.add(header, head, payload)
         self._shown.written(header, change)
         if self.log.segment_bytes >= self.housekeeping.segment_bytes_max:
             self.roll()
         return answer
+
+    def _encode(
+        self, kind: Kind, meta: bytes, payload: Buffer, payload_crc: int | None, operation: OperationId
+    ) -> tuple[bytes, RecordHeader]:
+        """The next record, in the segment at hand or, after a sleep, in one that begins with the right time."""
+        encoded = self.log.encode(kind, meta, payload, payload_crc, operation)
+        if self.log.has_slept:
+            self.roll()
+            encoded = self.log.encode(kind, meta, payload, payload_crc, operation)
+        return encoded
 
     def roll(self) -> None:
         """Begin the next segment."""

@@ -18,6 +18,7 @@ from journal.records.log_tail import LogTail
 from journal.records.record import NO_CLIENT, Kind, Lsn, encode_record
 from journal.records.segment import FORMAT_VERSION, encode_segment_header
 from journal.records.settings import monotonic_ms
+from journal.volume import OperationId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from journal.takeover.driver import LogEnd
     from journal.volume import Buffer
 
+NOBODYS: Final = OperationId(client=NO_CLIENT, sequence=0)
 RECORD_BYTES: Final = 1024
 """What a record that waits takes in memory besides its own bytes: the change that it makes, who waits for it."""
 
@@ -120,22 +122,21 @@ class Log:
         meta: bytes,
         payload: Buffer = b"",
         payload_crc: int | None = None,
-        *,
-        client: bytes = NO_CLIENT,
-        sequence: int = 0,
+        operation: OperationId = NOBODYS,
     ) -> tuple[bytes, RecordHeader]:
         """The record that `add` may write next: everything before its payload as bytes, and its header."""
+        now_ms = monotonic_ms()
         return encode_record(
             kind=kind,
             lsn=self.end,
             acknowledged_lsn=Lsn(self.acknowledged.lsn),
-            time_ms=self._timekeeper.next_ms(self._wall_ms(), monotonic_ms()),
+            time_ms=self._timekeeper.next_within(now_ms) or self._timekeeper.next_ms(self._wall_ms(), now_ms),
             meta=meta,
             chain=self.chain,
             payload=payload,
             payload_crc=payload_crc,
-            client=client,
-            sequence=sequence,
+            client=operation.client,
+            sequence=operation.sequence,
         )
 
     def add(self, header: RecordHeader, head: bytes, payload: Buffer = b"") -> None:

@@ -12,15 +12,16 @@ import trio
 
 from journal.errors import JournalCode, JournalError, SupersededError
 from journal.owner.replica import Replica
+from journal.owner.replica_progress import Standing
+from journal.statistics import MemberStatistics
 from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Set
 
     from journal.copies.copies import Copy, MemberCopy
     from journal.copies.local_log import LocalLog
     from journal.owner.log import Log
-    from journal.owner.replica_progress import Standing
     from journal.records.chain_rules import ChainLink
     from journal.records.membership import Member
     from journal.records.settings import JournalSettings, Surroundings
@@ -125,6 +126,18 @@ class ReplicaSet:
             )
             for member, progress in log.progress.members.items()
         ]
+
+    def statistics(self, uncleaned: Set[str]) -> tuple[MemberStatistics, ...]:
+        """The same in numbers, for metrics; `uncleaned`: addresses of those where something is left to delete."""
+        return tuple(
+            MemberStatistics(
+                address=one.member.address,
+                in_sync=one.standing is Standing.IN_SYNC,
+                lag_bytes=one.lag_bytes,
+                uncleaned=one.member.address in uncleaned,
+            )
+            for one in self.status()
+        )
 
     def _fenced(self) -> None:
         if self._log.progress.must_stop():

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from journal.image.image import Image
+    from journal.image.nodes import PackedFile
     from journal.records.change import Change
     from journal.records.record import Lsn, RecordHeader
     from journal.records.segment import SegmentHeader
@@ -24,11 +25,16 @@ class ShownImage:
         self.image = pending.copy(OperationWindow())
         self.image.keeps_answers = False
         self._pending = pending
-        self._waiting: deque[tuple[RecordHeader, Change | SegmentHeader]] = deque()
+        # Where each record ends, its header, the change; of a PUT the path and the file as it is kept.
+        self._waiting: deque[tuple[Lsn, RecordHeader, Change | SegmentHeader | str, PackedFile]] = deque()
 
     def written(self, header: RecordHeader, change: Change | SegmentHeader) -> None:
         """A record is in the log, and in the pending image."""
-        self._waiting.append((header, change))
+        self._waiting.append((header.end_lsn, header, change, b""))
+
+    def put(self, header: RecordHeader, path: str, file: PackedFile) -> None:
+        """As `written`, of a PUT as the pending image has it."""
+        self._waiting.append((self._pending.lsn, header, path, file))
 
     def acknowledged(self, lsn: Lsn, *, segment_opened: Callable[[Image, int], None]) -> int:
         """Apply what ends at or before `lsn`; returns how many records still wait.
@@ -36,10 +42,13 @@ class ShownImage:
         At each new segment `segment_opened` is given the image where it begins, and when that was.
         """
         waiting = self._waiting
-        while waiting and waiting[0][0].end_lsn <= lsn:
-            header, change = waiting.popleft()
+        while waiting and waiting[0][0] <= lsn:
+            _, header, change, file = waiting.popleft()
+            if type(change) is str:
+                self.image.put_again(header, change, file)
+                continue
             if header.kind is Kind.HEADER:
                 answers = self._pending.operations.copy(until_ms=self.image.time_ms)
                 segment_opened(self.image.copy(answers), header.time_ms - cast("SegmentHeader", change).paused_ms)
-            self.image.apply_own(header, change)
+            self.image.apply_own(header, cast("Change | SegmentHeader", change))
         return len(waiting)

@@ -251,10 +251,13 @@ assert set(_SHAPES) == set(Kind) - {Kind.HEADER}
 _FIELDS_MAX: Final = max(len(shape.fields) for shape in _SHAPES.values())
 
 
+def encode_put(path: str, modified_ms: int | None) -> bytes:
+    """As `encode_change` of a PutChange whose path was checked before."""
+    return pack((path, None)) if modified_ms is None else encode_change(PutChange(path=path, modified_ms=modified_ms))
+
+
 def encode_change(change: Change) -> bytes:
     """The meta of a record of `change.kind`. RefusedByVolumeError if a value is not one that a reader would take."""
-    if type(change) is PutChange and change.modified_ms is None:  # the hot path; its path is all that can be wrong
-        return pack((check_path(change.path), None))
     try:
         return pack(_SHAPES[change.kind].checked(change))
     except (MisuseError, ProtocolError) as error:

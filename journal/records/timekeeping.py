@@ -110,6 +110,13 @@ class Timekeeper:
         self.last_ms = max(self.read(wall_ms, monotonic_ms), self.last_ms + 1)
         return self.last_ms
 
+    def next_within(self, monotonic_ms: int) -> int:
+        """As `next_ms`, if the clocks were read in this millisecond already; else 0. Many records come in each."""
+        if monotonic_ms != self._monotonic_ms or self._wall_ms is None:
+            return 0
+        self.last_ms = max(self._wall_ms - self.distrust_ms, self.last_ms + 1)
+        return self.last_ms
+
     def lived_ms(self, wall_ms: int, monotonic_ms: int) -> int:
         """How long owners have lived through this volume; only differences mean something."""
         self.read(wall_ms, monotonic_ms)

@@ -78,7 +78,8 @@ class FrameSplitter:
 
     def keep_rest(self) -> None:
         """Take a copy of what is left of the fed buffer, which may change from now on."""
-        self.feed(b"")
+        if self._position < self._data_bytes:
+            self.feed(b"")
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes as they came from the peer, in pieces of any length. Errors in them show in `next_frame`."""

@@ -6,7 +6,7 @@ a badly spelled path is refused by name (BAD_PATH), it does not break the conver
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_args
 
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from journal.volume import OperationId, PathClaim
+
+    # Path, overwrite, operation, claim, epoch seen, modified_ms, payload, its CRC.
+    PutParts: TypeAlias = tuple[str, bool, OperationId, PathClaim | None, int, int | None, memoryview, int]
 
 
 def decode_request(type_code: int, body: memoryview) -> m.Request | None:
@@ -60,26 +63,13 @@ def _decode_hello(body: memoryview) -> m.HelloRequest:
     return m.HelloRequest(version=version, token=token, client=client, instance=instance)
 
 
-class PutParts(NamedTuple):
-    """A PUT in one piece, as the hot path takes it; the CRC has been compared."""
-
-    path: str
-    overwrite: bool
-    operation: OperationId
-    claim: PathClaim | None
-    epoch_seen: int
-    modified_ms: int | None
-    payload: memoryview
-    crc: int
-
-
 def put_parts(body: memoryview) -> PutParts:
-    """As decode_request for PUT, without values in values: a third of the time."""
+    """As decode_request for PUT, without values in values: a third of the time. The CRC has been compared."""
     start = _meta_end(body)
     path, overwrite, crc, (operation, claim, epoch_seen), modified_ms = PUT_META.read(
         unpacked(body[META_BYTES.size : start])
     )
-    return PutParts(path, overwrite, operation, claim, epoch_seen, modified_ms, _verified(body[start:], crc), crc)
+    return path, overwrite, operation, claim, epoch_seen, modified_ms, _verified(body[start:], crc), crc
 
 
 def _meta_end(body: memoryview) -> int:

@@ -6,6 +6,7 @@ refused by name, it does not break the conversation.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import itemgetter
 from typing import Annotated, Any, Final
 
@@ -26,7 +27,13 @@ from sos_client.wire.shapes import (
 )
 
 INSTANCE: Final = exact_bytes(limits.INSTANCE_BYTES)
-CLAIM: Final = ArrayShape(PathClaim, {"application": TEXT, "start_time": NUMBER}, name="claim")
+CLAIM: Final = ArrayShape(
+    lru_cache(maxsize=64)(lambda application, start_time: PathClaim(start_time=start_time, application=application)),
+    {"application": TEXT, "start_time": NUMBER},
+    name="claim",
+    by_name=False,
+)
+"""Each change of a query carries the same one."""
 _STATUS: Final = ArrayShape(
     FileStatus,
     {"path": TEXT, "is_directory": FLAG, "size": NUMBER, "modified_ms": NUMBER},

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 HELLO_HEAD: Final = Struct(f">HB{limits.TOKEN_BYTES}s")
 META_BYTES: Final = Struct(">I")
 DATA_HEAD: Final = Struct(">QI")
+_STATUS: Final = int(FileMessageType.STATUS)  # packing a member of an enum takes longer
 _NO_TOKEN: Final = bytes(limits.TOKEN_BYTES)
 
 
@@ -41,7 +42,8 @@ def encode(message: m.Message) -> bytes:
 
 def encode_status(epoch: int, status: FileStatus) -> bytes:
     """A STATUS frame: the answer to nearly everything."""
-    return _framed(FileMessageType.STATUS, pack([epoch, status[:4]]))  # all but the CRC
+    body = pack((epoch, status[:4]))  # all but the CRC
+    return frame_header(_STATUS, len(body)) + body
 
 
 def _encode_hello(hello: m.HelloRequest) -> bytes:

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.errors import JournalCode, RefusedByVolumeError, SupersededError, UnavailableError, refused
+from journal.errors import JournalCode, JournalError, RefusedByVolumeError, SupersededError, UnavailableError, refused
 from journal.image import operation_window
 from journal.image.operation_window import (
     ANSWER_BYTES,
     CLIENT_ANSWERS_MIN,
     DEADLINE_MS,
+    NOT_ASKED,
     STEP_MS_MAX,
     WINDOW_MS,
     OperationWindow,
-    used_already,
 )
 from journal.volume import FileStatus, OperationId
 from sos_client.wire.msgpack_edge import pack
@@ -299,7 +299,23 @@ def test_a_copy_may_leave_out_what_came_later() -> None:
     assert window.find(_operation(5)) is not None
 
 
+def test_a_refusal_is_kept_without_what_it_passed_through() -> None:
+    window = OperationWindow()
+    with pytest.raises(RefusedByVolumeError) as caught:
+        raise refused(JournalCode.NOT_FOUND, "nothing is there", path="a")
+    assert window.keep_refusal(_operation(1), caught.value, time_ms=1) is caught.value
+    assert caught.value.__traceback__ is None
+    again = window.first_answer(_operation(1), FileStatus)
+    assert isinstance(again, RefusedByVolumeError)
+    assert (again.code, again.message, again.fields) == (JournalCode.NOT_FOUND, "nothing is there", {"path": "a"})
+
+
 def test_an_id_of_another_kind_of_change_is_named() -> None:
-    refusal = used_already(_operation(7))
+    window = OperationWindow()
+    window.keep(_operation(7), True, time_ms=1, recorded=True)
+    refusal = window.first_answer(_operation(7), FileStatus)
+    assert isinstance(refusal, JournalError)
     assert refusal.code is JournalCode.BAD_REQUEST
     assert "operation 7 of client 0101" in refusal.message
+    assert window.first_answer(_operation(7), bool) is True
+    assert window.first_answer(_operation(8), bool) is NOT_ASKED

@@ -20,6 +20,17 @@ def test_each_record_is_later_than_the_one_before(last: int, readings: list[int]
         assert timekeeper.lived_ms(wall, at) == last + at
 
 
+@given(last=st.integers(0, 2000), steps=st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 3)), min_size=1))
+def test_records_of_one_millisecond_need_no_clock(last: int, steps: list[tuple[int, int]]) -> None:
+    quick, careful = Timekeeper(last_ms=last), Timekeeper(last_ms=last)
+    now_ms = drift_ms = 0
+    for passed_ms, drifted_ms in steps:
+        now_ms += passed_ms
+        drift_ms += drifted_ms if passed_ms else 0
+        time_ms = quick.next_within(now_ms) or quick.next_ms(1000 + now_ms + drift_ms, now_ms)
+        assert time_ms == careful.next_ms(1000 + now_ms + drift_ms, now_ms)
+
+
 def test_times_follow_a_wall_clock_that_runs_a_little_wrong() -> None:
     timekeeper = Timekeeper(last_ms=0)
     assert timekeeper.next_ms(1000, 0) == 1000

@@ -56,6 +56,8 @@ def test_feeding_again_before_all_was_taken_loses_nothing() -> None:
     splitter.feed(STREAM[500:])
     splitter.keep_rest()
     assert [(1, b""), *drain(splitter)] == FRAMES
+    splitter.keep_rest()
+    assert drain(splitter) == []
 
 
 def test_a_kept_buffer_may_be_used_again_once_drained() -> None:
