@@ -104,9 +104,9 @@ class Journal:
             write=self.write,
             roll=self.roll,
         )
-        self.put_soon = QuickPuts(
+        self._quick_puts = QuickPuts(
             self.log, self.pending, self._shown, self.housekeeping, encode=self._encode, roll=self.roll
-        ).put_soon
+        )
         self._client = surroundings.chance.randbytes(16)
         self._sequence = self._uploads = 0
 
@@ -168,6 +168,20 @@ class Journal:
             return PutChange(path=path, modified_ms=modified_ms)
 
         return cast("FileStatus", await self.change(check, operation, payload, answers=FileStatus))
+
+    def put_soon(
+        self,
+        path: str,
+        payload: bytes,
+        *,
+        payload_crc: int,
+        overwrite: bool,
+        operation: OperationId,
+        claim: PathClaim | None,
+        modified_ms: int | None,
+        answered: Callable[[Answer], None],
+    ) -> bool:
+        return self._quick_puts.put_soon(path, payload, payload_crc, overwrite, operation, claim, modified_ms, answered)
 
     async def open_write(
         self,

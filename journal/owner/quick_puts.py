@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from journal.errors import JournalError
+from journal.image import preconditions
 from journal.image.operation_window import NOT_ASKED
-from journal.image.preconditions import check_write
 from journal.records.change import encode_put
 from journal.records.record import Kind
 from journal.volume import PUT_BYTES_MAX, FileStatus
@@ -53,9 +53,8 @@ class QuickPuts:
         self,
         path: str,
         payload: bytes,
-        *,
         payload_crc: int,
-        overwrite: bool,
+        overwrite: bool,  # noqa: FBT001 - by position: this is called tens of thousands of times a second
         operation: OperationId,
         claim: PathClaim | None,
         modified_ms: int | None,
@@ -69,7 +68,7 @@ class QuickPuts:
         answer = pending.operations.first_answer(operation, FileStatus)
         if answer is NOT_ASKED:
             try:
-                check_write(pending, path, overwrite=overwrite, claim=claim)
+                preconditions.check_write(pending, path, overwrite=overwrite, claim=claim)
             except JournalError as refusal:
                 answer = pending.operations.keep_refusal(operation, refusal, time_ms=pending.time_ms)
             else:

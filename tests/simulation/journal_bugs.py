@@ -17,6 +17,7 @@ from journal.owner import content, replica_progress
 from journal.owner.acknowledgement import Acknowledgement
 from journal.owner.housekeeping import Housekeeping
 from journal.owner.journal import Journal
+from journal.owner.quick_puts import QuickPuts
 from journal.owner.replica import Replica
 from journal.owner.replica_progress import ReplicaProgress, Standing
 from journal.records.timekeeping import Timekeeper
@@ -202,9 +203,9 @@ def _doubt_at_the_fence_alone(progress: ReplicaProgress) -> bool:
     return fenced and not progress.has_quorum()
 
 
-def _answer_twice(right: Right, lane: PutLane, answer: Any) -> None:
-    right(lane, answer)
-    right(lane, answer)
+def _answer_twice(right: Right, lane: PutLane, epoch: int, answer: Any) -> None:
+    right(lane, epoch, answer)
+    right(lane, epoch, answer)
 
 
 def _age_by_wall_clock(keeper: Timekeeper, wall_ms: int, _monotonic_ms: int) -> int:
@@ -280,7 +281,10 @@ JOURNAL_BUGS: Final = (
     PlantedBug(
         name="preconditions look at what is shown",
         breaks="two creations of one file that wait together both succeed",
-        plant=wrapped(Journal, "_decide", _decide_by_what_is_shown),
+        plant=together(
+            wrapped(Journal, "_decide", _decide_by_what_is_shown),
+            replaced(QuickPuts, "put_soon", lambda *_: False),  # so that PUTs go there, too
+        ),
     ),
     PlantedBug(
         name="no preconditions",
