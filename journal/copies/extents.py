@@ -36,7 +36,7 @@ async def read_extent(extent: Extent, copies: Iterable[Copy], *, not_asked: Iter
     asked), else DAMAGED (there are other bytes) or LOST: damage at one place is not the last word on all of them.
     """
     trouble: JournalError | None = None
-    silent = list(not_asked)
+    unasked, silent = list(not_asked), []
     for copy in copies:
         try:
             data = await _read(copy, extent)
@@ -51,9 +51,11 @@ async def read_extent(extent: Extent, copies: Iterable[Copy], *, not_asked: Iter
         if data:
             what = f"{copy.label} has damaged bytes in {extent.object} at offset {extent.offset}"
             trouble = damaged(what, object=extent.object)
-    if silent:
+    if unasked or silent:
         what = f" ({trouble.message})" if trouble else ""
-        message = f"no copy that answers now has {extent.object}{what}; not asked: {', '.join(silent)}"
+        asked = (("not asked", unasked), ("no answer from", silent))
+        who = [f"; {said}: {', '.join(labels)}" for said, labels in asked if labels]
+        message = f"no copy that answers now has {extent.object}{what}{''.join(who)}"
         raise UnavailableError(JournalCode.UNAVAILABLE, message)
     raise trouble or DamagedJournalError(JournalCode.LOST, f"LOST: no copy has {extent.object}", object=extent.object)
 

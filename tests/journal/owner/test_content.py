@@ -100,12 +100,17 @@ async def test_other_bytes_are_damage(held: bytes | JournalError) -> None:
 
 
 @pytest.mark.parametrize("held", [b"other stuff", ROTTEN])
-@pytest.mark.parametrize("silent", [None, GONE])
+@pytest.mark.parametrize(("silent", "said"), [(None, "not asked: b"), (GONE, "no answer from: b")])
 async def test_damage_is_not_the_last_word_while_a_member_is_silent(
-    held: bytes | JournalError, silent: JournalError | None
+    held: bytes | JournalError, silent: JournalError | None, said: str
 ) -> None:
-    with pytest.raises(UnavailableError, match=r"(damaged|rotten) bytes.*; not asked: b$"):
+    with pytest.raises(UnavailableError, match=rf"(damaged|rotten) bytes.*; {said}$"):
         await read(a=held, b=silent, c=b"")
+
+
+async def test_who_did_not_answer_is_told_apart_from_who_could_not_be_asked() -> None:
+    with pytest.raises(UnavailableError, match=r"; not asked: b; no answer from: c$"):
+        await read(a=b"", b=None, c=GONE)
 
 
 async def test_a_cold_read_lists_nothing_and_does_not_wait_for_the_local_copy(
