@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from journal.errors import JournalError
+    from journal.kept_past import Retention
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 MarkValue: TypeAlias = "str | int"
@@ -62,11 +63,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeDescription:
-    """Where a volume's log is kept, and how long its owner keeps the past; 0: not limited in that way."""
+    """Where a volume's log is kept, and how much of the past its owner keeps."""
 
     servers: tuple[str, ...]
-    retention_seconds: int
-    retention_bytes: int
+    retention: Retention
 
 
 class OpenedFile(NamedTuple):

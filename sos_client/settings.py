@@ -1,13 +1,10 @@
 """Settings from TOML files, with errors that name the file, the key and what is allowed.
 
-A section of a file is a frozen dataclass whose fields are annotated with a ``Setting``: default, meaning and bounds
-stand in one place, and the reference in docs/operations.md is checked against them. What settings there are is each
-server's own affair.
+A section of a file is a group of settings (declarations.py). What can be set is each program's own affair.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 import tomllib
@@ -19,6 +16,8 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
+    from sos_client.declarations import Setting
+
     Section = TypeVar("Section", bound=DataclassInstance)
 else:
     Section = TypeVar("Section")
@@ -26,15 +25,6 @@ else:
 
 class SettingsError(Exception):
     """Somebody has to change a file or a flag; the text says which and to what."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Setting:
-    """What a key means, in one line for the reference, and the least and the most that it may be."""
-
-    meaning: str
-    minimum: float | None = None
-    maximum: float | None = None
 
 
 def read_settings(path: Path, *, what: str = "settings") -> dict[str, Any]:
@@ -75,6 +65,8 @@ def _checked(value: object, annotated: Any, where: str) -> object:
         raise SettingsError(f"{where}: must be {_KINDS[kind]}, not {value!r}")
     if isinstance(value, int | float):
         _check_bounds(value, described, where)
+    if described.choices and value not in described.choices:
+        raise SettingsError(f"{where}: must be one of {', '.join(described.choices)}, not {value!r}")
     return value
 
 

@@ -15,14 +15,15 @@ import click
 from journal.disk.disk import DiskLockedError, open_disk
 from sos_client.command.connecting import decorated
 from sos_client.command.output import json_text, progress
-from sos_client.command.parameters import DIRECTORY, FILE, PRESENT_DIRECTORY
+from sos_client.command.parameters import FILE, PRESENT_DIRECTORY
 from sos_client.command.running import finish, run_async, run_command
-from sos_client.command.serving import SERVING_OPTIONS, SHARE_PORT_OPTION
+from sos_client.command.serving import EXIT_WITH_FD_OPTION, SHARE_PORT_OPTION
+from sos_client.command.setting_flags import flag_options
 from sos_client.command.verbs import Verbs
 from sos_client.printable import printable
 from sos_client.serving.access import Right, append_token, new_token
 from sos_client.wire.errors import ExitCode, SosError
-from sos_server.config import Flags, load_settings
+from sos_server.config import SECTIONS, load_settings
 from sos_server.serve import serve
 from sos_server.store.checking import CheckReport, check_root
 from sos_server.store.starting import DIRECTORIES, IDENTITY_FILE
@@ -54,26 +55,24 @@ def main() -> NoReturn:
     run_command(command, "sos-server")
 
 
-def _serving_options(function: Verb) -> Verb:
-    return decorated(function, SERVING_OPTIONS)
+def _setting_options(function: Verb) -> Verb:
+    return decorated(function, [option for kind in SECTIONS.values() for option in flag_options(kind)])
 
 
 @click.command("serve")
-@click.option("--root", type=DIRECTORY, help="Directory that holds everything; made when there is none.")
-@click.option("--listen", metavar="HOST:PORT", help="Where to serve (default 127.0.0.1:7400); port 0 picks one.")
 @click.option("--config", type=FILE, help="TOML file with settings; flags win over it.")
-@_serving_options
-@click.option("--insecure", is_flag=True, default=None, help="Listen beyond loopback without TLS and tokens.")
+@_setting_options
+@EXIT_WITH_FD_OPTION
 @click.option("--new", is_flag=True, help="Begin in a directory that has other files in it.")
 @SHARE_PORT_OPTION
-def serve_command(*, exit_with_fd: int | None, share_port: bool, new: bool, **flags: Any) -> None:
+def serve_command(*, config: Path | None, exit_with_fd: int | None, share_port: bool, new: bool, **flags: Any) -> None:
     """Serve until SIGTERM. Prints `ready HOST:PORT` when it does; SIGHUP reloads settings, tokens, certificates.
 
     \b
     sos-server serve --root /var/lib/sos
     sos-server --config /etc/sos/sos.toml
     """
-    load = partial(load_settings, Flags(**flags))
+    load = partial(load_settings, config, flags)
     root = load().root
     if not new:
         _check_ours(root)

@@ -32,9 +32,9 @@ _RECORDS = (*_BASE, "journal.records", "sos_client", "sos_client.net", "sos_clie
 _IMAGE = (*_RECORDS, "journal.image")
 _COPIES = (*_IMAGE, "journal.disk", "journal.checkpoint", "journal.copies", "sos_client.serving")
 _TAKEOVER = (*_COPIES, "journal.takeover")
-_STORE = ("sos_server.storage", "sos_client.wire", "journal.disk")
+_STORE = ("sos_server.storage", "sos_client.wire", "sos_client.declarations", "journal.disk")
 MAY_SEE = {
-    "journal": ("sos_client.wire",),
+    "journal": ("sos_client.wire", "sos_client.declarations"),
     "journal.disk": (),
     "journal.records": _RECORDS,
     "journal.checkpoint": (*_BASE, "journal.records", "sos_client.clear_text"),
@@ -68,7 +68,7 @@ MAY_SEE = {
     ),
     "sos_client.wire": (),
     "sos_client.net": ("sos_client.wire", "sos_client.settings"),
-    "sos_client.serving": ("sos_client.net", "sos_client.settings", "sos_client.printable"),
+    "sos_client.serving": ("sos_client.net", "sos_client.declarations", "sos_client.settings", "sos_client.printable"),
     "sos_client.web": ("sos_client.net", "sos_client.serving", "sos_client.printable", "sos_client.wire"),
     "sos_client.command": ("sos_client", "sos_client.net", "sos_client.serving", "sos_client.wire"),
     "sos_client.cli": ("sos_client", "sos_client.command", "sos_client.net", "sos_client.wire"),

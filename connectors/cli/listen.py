@@ -14,15 +14,20 @@ from connectors.ingest.retention import MessageRetention
 from connectors.listener.serve import ListenSettings, RegistryPlace, listen
 from connectors.listener.settings import CREDITS, SOURCE_VERSION, ProtocolSettings
 from journal.cli.service_options import journal_settings, service_options, service_settings, volume_opener, web_server
+from journal.kept_past import Retention
+from sos_client.command.connecting import decorated
 from sos_client.command.output import note
-from sos_client.command.parameters import Age, Size
 from sos_client.command.running import run_async
 from sos_client.command.serving import SHARE_PORT_OPTION
+from sos_client.command.setting_flags import flag_options
+from sos_client.declarations import said
 from sos_client.net.addresses import parse_address, split_addresses
 from sos_client.wire.names import check_name
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+
+    from sos_client.command.connecting import Verb
 
 WALLAROO_COOKIE: Final = "Dragons-Love-Tacos"
 PAST_SECONDS: Final = 86_400
@@ -33,6 +38,10 @@ Examples:
   sos-connector listen --volume clicks --servers a:7400,b:7400,c:7400 --dir /var/lib/sos
   sos-connector send /var/log/clicks.log --to 127.0.0.1:7431 --follow
   sos-connector listen --volume clicks --embedded --dir /tmp/clicks     (to try things)"""
+
+
+def _retention_options(function: Verb) -> Verb:
+    return decorated(function, flag_options(MessageRetention))
 
 
 @click.command("listen", epilog=EXAMPLES)
@@ -57,26 +66,7 @@ Examples:
     is_flag=True,
     help="Start an SOS server of its own in --dir. For trying things: what is there does not survive this machine.",
 )
-@click.option(
-    "--keep-messages-for",
-    type=Age(),
-    default="7d",
-    show_default=True,
-    help="Delete messages that all readers have passed when they are older than this; 0s: never for their age.",
-)
-@click.option(
-    "--keep-messages-bytes",
-    type=Size(),
-    default="0",
-    help="Delete messages that all readers have passed beyond this size, however young, e.g. 20G.",
-)
-@click.option(
-    "--reader-lag-max",
-    type=Size(),
-    default="0",
-    metavar="SIZE",
-    help="Let sources wait while a reader is further behind than this, e.g. 10G (default: never).",
-)
+@_retention_options
 @service_options
 @SHARE_PORT_OPTION
 @click.option("--insecure", is_flag=True, help="Listen beyond loopback without TLS and tokens.")
@@ -96,8 +86,8 @@ def listen_command(**options: Any) -> None:
         if options["embedded"]:
             server = stack.enter_context(_embedded(options))
             options |= {"servers": ((server.address,),), "create": True}
-        if options["create"] and options["keep_for"] is None and options["keep_bytes"] is None:
-            options |= {"keep_for": PAST_SECONDS}
+        if options["create"] and options["retention"] is None:
+            options |= {"retention": Retention(seconds=PAST_SECONDS)}
         settings = _settings(options)
         if options["embedded"]:
             settings = replace(settings, files=replace(settings.files, token=server.token, authorities=None))
@@ -127,17 +117,12 @@ def _settings(options: dict[str, Any]) -> ListenSettings:
     protocol = ProtocolSettings(
         version=options["protocol_version"], cookie=cookie.encode("utf-8"), credits=options["credits"]
     )
-    retention = MessageRetention(
-        seconds=options["keep_messages_for"],
-        size=options["keep_messages_bytes"],
-        lag_bytes_max=options["reader_lag_max"],
-    )
     listen_at = parse_address(options["listen"], what="--listen")
     return ListenSettings(
         files=files,
         listen=listen_at,
         protocol=protocol,
-        retention=retention,
+        retention=MessageRetention(**said(MessageRetention, options)),
         registry=_registry(options["registry"]),
     )
 

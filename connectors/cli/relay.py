@@ -16,9 +16,11 @@ from sos_client.clear_text import check_token_stays
 from sos_client.command.connecting import TLS_CA_OPTION, TLS_OPTION, TOKEN_FILE_OPTION
 from sos_client.command.parameters import DIRECTORY, FILE, AddressList, Size
 from sos_client.command.running import run_async
-from sos_client.command.serving import LOG_LEVEL_OPTION, SHARE_PORT_OPTION
+from sos_client.command.serving import EXIT_WITH_FD_OPTION, LOG_LEVEL_OPTION, SHARE_PORT_OPTION
+from sos_client.command.setting_flags import flag_option
 from sos_client.credentials import tls_context, token_of
 from sos_client.net.addresses import parse_address
+from sos_client.serving.settings import CERTIFICATE, KEY, METRICS
 from sos_client.serving.tls import tls_files
 
 EXAMPLES: Final = """\b
@@ -49,9 +51,9 @@ Examples:
 )
 @click.option("--sink-tls", is_flag=True, help="Speak TLS with the sinks.")
 @click.option("--sink-tls-ca", type=FILE, help="Certificates to trust there (PEM); implies --sink-tls.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
-@click.option("--tls-cert", type=FILE, help="Certificate chain for Spark (PEM).")
-@click.option("--tls-key", type=FILE, help="Its private key (PEM).")
+@flag_option(METRICS)
+@flag_option(CERTIFICATE)
+@flag_option(KEY)
 @click.option(
     "--tokens", type=FILE, help="Tokens of those who stage and commit, on volume `relay`; see `sos-server token`."
 )
@@ -62,7 +64,7 @@ Examples:
 @TLS_OPTION
 @TLS_CA_OPTION
 @SHARE_PORT_OPTION
-@click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent).")
+@EXIT_WITH_FD_OPTION
 @LOG_LEVEL_OPTION
 def relay_command(**options: Any) -> None:
     """Give the batches of Spark queries to sinks, each batch once, until SIGTERM.

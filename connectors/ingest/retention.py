@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
+
+from sos_client.declarations import Form, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,14 +29,33 @@ class MessageFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRetention:
-    """How long messages stay after every reader has passed them: until the first of the two is reached.
+    """How long messages stay after every reader has passed them: until the first of the two is reached; 0: no limit."""
 
-    0: not limited in that way. `lag_bytes_max`: how far behind a reader may be before sources get no more credits.
-    """
-
-    seconds: int = KEEP_SECONDS
-    size: int = 0
-    lag_bytes_max: int = 0
+    seconds: Annotated[
+        int,
+        Setting(
+            "delete messages that all readers have passed when they are older than this; 0s: never for their age",
+            flag="--keep-messages-for",
+            form=Form.AGE,
+        ),
+    ] = KEEP_SECONDS
+    size: Annotated[
+        int,
+        Setting(
+            "delete messages that all readers have passed beyond this size, however young, e.g. 20G",
+            flag="--keep-messages-bytes",
+            form=Form.SIZE,
+        ),
+    ] = 0
+    lag_bytes_max: Annotated[
+        int,
+        Setting(
+            "let sources wait while a reader is further behind than this, e.g. 10G; 0: never",
+            flag="--reader-lag-max",
+            form=Form.SIZE,
+        ),
+    ] = 0
+    """How far behind a reader may be before sources get no more credits."""
 
 
 def files_to_delete(

@@ -8,11 +8,12 @@ import click
 
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
+from journal.cli.retention_options import retention_options
 from journal.errors import JournalCode, refused
+from journal.kept_past import Retention
 from journal.records.settings import JournalSettings
 from journal.takeover.volume_creation import create_volume
 from sos_client.command.output import print_json
-from sos_client.command.parameters import Age, Size
 from sos_client.command.running import run_async
 from sos_client.printable import printable
 
@@ -23,16 +24,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("location", metavar="VOLUME", type=LocationType())
 @click.option("-k", "--acknowledgements", type=click.IntRange(1, 15), help="How many must sync (default: a majority).")
-@click.option("--keep-for", type=Age(), default=None, help="Keep the past for this long, e.g. 7d (default: for ever).")
-@click.option("--keep-bytes", type=Size(), default=None, help="Keep no more of the past than this, e.g. 20G.")
+@retention_options(otherwise="without limit")
 @style_options
 @access_options
 def create(
     *,
     location: Location,
     acknowledgements: int | None,
-    keep_for: int | None,
-    keep_bytes: int | None,
+    retention: Retention | None,
     style: Style,
     access: Access,
 ) -> None:
@@ -46,7 +45,7 @@ def create(
         raise refused(JournalCode.BAD_REQUEST, f"{location} is a path: a volume is made by its name alone")
     if not access.servers:
         raise refused(JournalCode.BAD_REQUEST, "say which servers shall keep it: --servers HOST:PORT,HOST:PORT,…")
-    settings = JournalSettings(retention_seconds=keep_for or 0, retention_bytes=keep_bytes or 0)
+    settings = JournalSettings(retention=retention or Retention())
     run_async(_create, location, acknowledgements, settings, style, access)
 
 

@@ -128,8 +128,7 @@ async def _opened(
     if not access.servers:
         message = f"say where volume {target.volume} is served (--to-service), or shall be made (--servers)"
         raise refused(JournalCode.BAD_REQUEST, message)
-    header = reader.header
-    settings = JournalSettings(retention_seconds=header.retention_seconds, retention_bytes=header.retention_bytes)
+    settings = JournalSettings(retention=reader.header.retention)
     await create_volume(target.volume, access.servers, surroundings=access.surroundings, settings=settings)
     async with open_journal(target.volume, servers=access.servers, surroundings=access.surroundings) as journal:
         yield journal

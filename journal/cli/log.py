@@ -15,20 +15,14 @@ from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
 from journal.cli.views import open_log
 from journal.records.change import (
-    AbandonChange,
     AppendChange,
     Change,
-    ChunkChange,
-    ClaimChange,
     CommitChange,
-    DeleteChange,
     MakeDirectoryChange,
     MarkChange,
     PinChange,
     PutChange,
-    ReleaseChange,
     RelocateChange,
-    RenameChange,
     TrimChange,
     TruncateChange,
     decode_change,
@@ -39,6 +33,7 @@ from journal.records.record import Kind
 from journal.records.segment import SegmentHeader, decode_segment_header
 from sos_client.command.output import print_json, size_text, time_text
 from sos_client.command.running import run_async
+from sos_client.declarations import values_of
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
@@ -180,35 +175,23 @@ def _paths(record: Record) -> tuple[str, ...]:
 
 
 def _described(record: Record) -> dict[str, object]:
-    """What a record says, in the order in which a person wants to read it."""
+    """What a record says, in the order in which a person wants to read it: all its fields, or those that matter."""
     match _decoded(record):
-        case (
-            PutChange(path=path)
-            | DeleteChange(path=path)
-            | MakeDirectoryChange(path=path)
-            | AppendChange(path=path)
-            | ReleaseChange(path=path)
-        ):
+        case PutChange(path=path) | MakeDirectoryChange(path=path) | AppendChange(path=path):
             return {"path": path}
         case CommitChange(path=path, size=size):
             return {"path": path, "size": size}
         case TruncateChange(path=path, size=size):
             return {"path": path, "size": size}
-        case RenameChange(source=source, target=target):
-            return {"source": source, "target": target}
         case RelocateChange(path=path, object=name):
             return {"path": path, "from": name}
-        case ChunkChange(upload=upload, offset=offset):
-            return {"upload": upload, "offset": offset}
-        case AbandonChange(upload=upload):
-            return {"upload": upload}
         case MarkChange(values=values):
             return dict(values)
         case TrimChange(lsn=lsn):
             return {"to_lsn": lsn}
-        case ClaimChange(path=path, application=application, start_time=start_time):
-            return {"path": path, "application": application, "start_time": start_time}
         case PinChange(name=name, lsn=lsn, expires_ms=expires_ms):
             return {"pin": name, "at_lsn": lsn, "expires_ms": expires_ms}
         case SegmentHeader() as segment:
             return {"epoch": segment.epoch, "holder": segment.holder.hex(), "accepted_loss": segment.accepted_loss}
+        case change:
+            return values_of(change)

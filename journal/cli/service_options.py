@@ -8,29 +8,33 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from journal.cli.retention_options import retention_options
 from journal.errors import JournalCode, JournalError
+from journal.kept_past import Retention
 from journal.owner.journal import Journal, open_journal
 from journal.records.settings import JournalSettings, Surroundings
 from journal.service.serve import ServeSettings
 from journal.takeover.volume_creation import create_volume
 from sos_client.clear_text import check_token_stays
 from sos_client.command.connecting import TLS_CA_OPTION, TLS_OPTION, TOKEN_FILE_OPTION, decorated
-from sos_client.command.parameters import DIRECTORY, AddressList, Age, Size
+from sos_client.command.parameters import DIRECTORY, AddressList
 from sos_client.command.serving import LOG_LEVEL_OPTION, SERVING_OPTIONS
+from sos_client.command.setting_flags import flag_options
 from sos_client.credentials import tls_context, token_of
+from sos_client.declarations import said
 from sos_client.net.addresses import parse_address
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.tls import tls_files
 from sos_client.wire.names import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from journal.service.serve import OpenVolume, ServeWeb
     from sos_client.command.connecting import Verb
 
-_OPTIONS: Final = (
+_OPTIONS: Final[tuple[Callable[[Verb], Verb], ...]] = (
     click.option(
         "--servers",
         "--server",
@@ -56,19 +60,8 @@ _OPTIONS: Final = (
     TLS_CA_OPTION,
     click.option("--standby", is_flag=True, help="Take a volume over only when the process that has it is silent."),
     click.option("--create", is_flag=True, help="Make a volume that no server has yet."),
-    click.option(
-        "--keep-for", type=Age(), help="Keep the past for this long, e.g. 7d (default: as the volume was made)."
-    ),
-    click.option(
-        "--keep-bytes", type=Size(), help="Keep no more of the past than this, e.g. 20G (default: as it was made)."
-    ),
-    click.option(
-        "--tree-bytes-max",
-        type=Size(),
-        default=JournalSettings().tree_bytes_max,
-        show_default="128M",
-        help="Memory for the files, directories and claims of each volume, about 500 bytes each.",
-    ),
+    retention_options(otherwise="as the volume was made"),
+    *flag_options(JournalSettings),
     LOG_LEVEL_OPTION,
 )
 
@@ -116,11 +109,7 @@ def web_server(settings: ServeSettings) -> ServeWeb | None:
 
 def journal_settings(options: dict[str, Any]) -> JournalSettings:
     """What the volumes keep."""
-    return JournalSettings(
-        retention_seconds=options["keep_for"] or 0,
-        retention_bytes=options["keep_bytes"] or 0,
-        tree_bytes_max=options["tree_bytes_max"],
-    )
+    return JournalSettings(retention=options["retention"] or Retention(), **said(JournalSettings, options))
 
 
 def volume_opener(settings: ServeSettings, writing: JournalSettings, *, create: bool) -> OpenVolume:

@@ -13,6 +13,7 @@ import trio
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.overdue import overdue_findings
+from journal.cli.retention_options import limit_texts
 from journal.cli.views import log_access, open_log, open_service, unread_members
 from journal.copies.copies import MemberCopy
 from journal.copies.promise import PromiseFinding, Verdict, judge
@@ -223,9 +224,7 @@ def _losses(reader: VolumeReader) -> list[str]:
 
 
 def _retention(header: SegmentHeader, service: VolumeDescription | None) -> str:
-    kept = service or header
-    parts = [duration_text(kept.retention_seconds * 1000)] if kept.retention_seconds else []
-    parts += [size_text(kept.retention_bytes)] if kept.retention_bytes else []
+    parts = limit_texts((service or header).retention)
     text = " or ".join(parts) + ", whichever comes first" if len(parts) > 1 else parts[0] if parts else "everything"
     return text if service is not None else f"{text}, unless its service was told otherwise (ask it: --service)"
 
@@ -239,7 +238,6 @@ def _as_json(
     service: VolumeDescription | None,
 ) -> dict[str, object]:
     header = reader.header
-    kept = service or header
     return {
         "volume": reader.volume,
         "volume_id": header.volume_id.hex(),
@@ -252,8 +250,7 @@ def _as_json(
         "live_bytes": sum(image.tree.live_bytes),
         "accepted_losses": _losses(reader),
         "findings": [{"verdict": one.verdict.name, "what": one.what} for one in findings],
-        "retention_seconds": kept.retention_seconds,
-        "retention_bytes": kept.retention_bytes,
+        **(service or header).retention.as_json(),
         "retention_from": "volume" if service is None else "service",
         "acknowledgements": header.membership.configuration.acknowledgements,
         "configured": [

@@ -20,7 +20,7 @@ from journal.image.index_snapshot import SnapshotObject, encode_snapshot, name_o
 from journal.image.nodes import Extent
 from journal.owner import retention as rules
 from journal.owner.earlier_snapshots import earlier_boundaries, references_of, with_references
-from journal.owner.retention import Boundary, Retention
+from journal.owner.retention import Boundary
 from journal.records.change import RelocateChange, TrimChange
 from journal.records.record import Lsn
 from journal.volume import VolumeDescription
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from journal.copies.local_log import LocalLog
     from journal.image.image import Image
+    from journal.kept_past import Retention
     from journal.owner.content import Content
     from journal.owner.log import Log
     from journal.owner.replica import Replica
@@ -99,17 +100,14 @@ class Housekeeping:
     @property
     def retention(self) -> Retention:
         """What this owner was told, else what the volume was made with."""
-        settings, header = self._settings, self._log.segment
-        if settings.retention_seconds or settings.retention_bytes:
-            return Retention(seconds=settings.retention_seconds, bytes=settings.retention_bytes)
-        return Retention(seconds=header.retention_seconds, bytes=header.retention_bytes)
+        told = self._settings.retention
+        return told if told.is_limited else self._log.segment.retention
 
     def description(self) -> VolumeDescription:
         """What is to be known for reading the log."""
         return VolumeDescription(
             servers=tuple(member.address for member in self._log.segment.membership.members),
-            retention_seconds=self.retention.seconds,
-            retention_bytes=self.retention.bytes,
+            retention=self.retention,
         )
 
     def start(self, nursery: trio.Nursery) -> None:

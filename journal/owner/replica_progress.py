@@ -1,6 +1,6 @@
 """How far each member has come, what that acknowledges, and when an owner must stop. Pure.
 
-Belongs here: the states of a member (discovering, catching up, in sync, removed) and the rule of what counts towards k.
+Belongs here: the states of a member (`Standing`) and the rule of what counts towards k.
 Does not belong here: the connection and the bytes (replica.py).
 
 A member counts only while it holds all that a takeover from it alone would need: the whole retained chain, and the
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Standing(Enum):
-    """What the owner knows of a member."""
+    """What the owner knows of a member, and what the page calls it."""
 
-    DISCOVERING = "discovering"  # not connected, or not yet asked what it holds
-    CATCHING_UP = "catching up"  # being filled from the log, oldest segment first
+    DISCOVERING = "not connected"  # or not yet asked what it holds
+    CATCHING_UP = "being filled"  # from the log, oldest segment first
     IN_SYNC = "in sync"  # holds the whole retained chain up to `synced`, and follows
-    REMOVED = "removed"  # claimed by somebody newer: of no more use to this owner
+    REMOVED = "has a newer owner"  # claimed by somebody newer: of no more use to this one
 
 
 @dataclass(slots=True, kw_only=True)

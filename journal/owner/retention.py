@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
 
     from journal.image.index_snapshot import SnapshotObject
+    from journal.kept_past import Retention
     from journal.records.chain_rules import ChainLink
 
 # If the log is this many times as large as what is live and what is retained, live content of the oldest segment is
@@ -40,23 +41,6 @@ class Boundary:
     lived_ms: int
     snapshot: SnapshotObject
     references: frozenset[str] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How long the past stays readable: whichever limit is reached first; 0 is no limit."""
-
-    seconds: int
-    bytes: int
-
-    @property
-    def is_limited(self) -> bool:
-        return bool(self.seconds or self.bytes)
-
-    @property
-    def third(self) -> Retention:
-        """When copying forward begins: the copy frees space only when the horizon has passed it."""
-        return Retention(seconds=-(-self.seconds // 3), bytes=-(-self.bytes // 3))
 
 
 def horizon(

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from journal.errors import DamagedJournalError, JournalCode, damaged
+from journal.kept_past import Retention
 from journal.records.chain_rules import Base, SegmentFacts
 from journal.records.membership import MEMBERS_MAX, Configuration, Member, Membership
 from journal.records.record import (
@@ -84,8 +85,7 @@ class SegmentHeader:
     granted: frozenset[Member]  # who is known to have granted this claim
     base: Base | None  # how much of which older segment counts; None at birth only
     trim: Lsn = FIRST_LSN  # nothing before it is retained
-    retention_seconds: int = 0  # 0: not limited by age
-    retention_bytes: int = 0  # 0: not limited by size
+    retention: Retention = Retention()  # noqa: RUF009 (frozen)
     accepted_loss: str = ""  # what an operator gave up with --accept-loss, in words
     oldest: Lsn = FIRST_LSN  # no moment before it can be read or pinned: the trim rests on the image there
     paused_ms: int = 0  # how much of the clock up to this header no owner has lived through (may be below zero)
@@ -141,6 +141,7 @@ def _segment_header(
 ) -> SegmentHeader:
     configuration, *replaced = configurations
     membership = Membership(configuration=configuration, replaces=replaced[0] if replaced else None)
+    plain = dict(zip(_PLAIN_FIELDS, others, strict=True))
     known = {member.identity + member.incarnation: member for member in membership.members}
     return SegmentHeader(
         format_version=format_version,
@@ -151,7 +152,8 @@ def _segment_header(
         granted=frozenset(
             known.get(key, Member(identity=key[:IDENTITY_BYTES], incarnation=key[IDENTITY_BYTES:])) for key in granted
         ),
-        **dict(zip(_PLAIN_FIELDS, others, strict=True)),
+        retention=Retention(**{name.removeprefix(_OF_RETENTION): plain.pop(name) for name in _LIMITS}),
+        **plain,
     )
 
 
@@ -173,12 +175,14 @@ _BASE: Final = ArrayShape(
 _PLAIN_FIELDS: Final = {
     "base": optional(_BASE.shape()),
     "trim": NUMBER,
-    "retention_seconds": NUMBER,
-    "retention_bytes": NUMBER,
+    "retention.seconds": NUMBER,
+    "retention.bytes": NUMBER,
     "accepted_loss": text(LOSS_BYTES_MAX),
     "paused_ms": whole(NUMBER_MAX, minimum=-NUMBER_MAX),  # since format version 2
     "oldest": NUMBER,  # since format version 3
 }
+_OF_RETENTION: Final = "retention."
+_LIMITS: Final = tuple(name for name in _PLAIN_FIELDS if name.startswith(_OF_RETENTION))
 _HEADER: Final = ArrayShape(
     _segment_header,
     {

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import trio
 
+from journal.kept_past import Retention
 from sos_client.attempts import Deadlines
 from sos_client.client import open_client
+from sos_client.declarations import Form, Setting
 from sos_client.serving.event_log import EventLog, Level
 
 if TYPE_CHECKING:
@@ -37,16 +39,21 @@ class JournalSettings:
     """What is written and not yet acknowledged lies in memory; beyond it, writes wait."""
     tail_bytes_max: int = 16 << 20
     """Acknowledged bytes kept in memory for members that are a little behind; others catch up from the log."""
-    tree_bytes_max: int = 64 << 20
-    """What files, directories and claims may take in memory, about 500 bytes each; beyond it no more are made."""
+    tree_bytes_max: Annotated[
+        int,
+        Setting(
+            "memory for the files, directories and claims of each volume, about 500 bytes each",
+            flag="--tree-bytes-max",
+            form=Form.SIZE,
+        ),
+    ] = 64 << 20
+    """Beyond it no more are made."""
     quorum_seconds: float = 60.0
     """How long a write waits for k members before its outcome is called unknown."""
     pause_seconds_max: float = 2.0
     """Between attempts to reach a member that does not answer."""
-    retention_seconds: int = 0
-    """How long the past stays readable; 0: as long as it fits `retention_bytes`."""
-    retention_bytes: int = 0
-    """How much of the past is kept; 0: not limited by size. Both 0: nothing is ever forgotten."""
+    retention: Retention = Retention()  # noqa: RUF009 (frozen)
+    """Without any limit: as the volume was made; if that has none either, nothing is ever forgotten."""
 
     def __post_init__(self) -> None:
         assert MEMBER_DEADLINES.connect_seconds + self.pause_seconds_max < CLIENT_DEADLINE_SECONDS

@@ -62,8 +62,7 @@ async def create_volume(
             holder=shown_holder(holder),
             granted=frozenset(configuration.members),
             base=None,
-            retention_seconds=settings.retention_seconds,
-            retention_bytes=settings.retention_bytes,
+            retention=settings.retention,
         )
         _, data = header_record(header, time_ms=surroundings.wall_ms() - links.ahead_ms())
 

@@ -10,7 +10,6 @@ import trio
 
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalError
-from journal.owner.replica_progress import Standing
 from journal.web.outlook import Quorum, outlook
 from sos_client.web.sampling import LogPace, Since
 from sos_client.wire.errors import SosError
@@ -29,12 +28,6 @@ if TYPE_CHECKING:
 
 PING_SECONDS: Final = 1.0
 """A member that does not answer so soon could not acknowledge now, whatever was known of it before."""
-STANDINGS: Final = {
-    Standing.DISCOVERING: "not connected",
-    Standing.CATCHING_UP: "being filled",
-    Standing.IN_SYNC: "in sync",
-    Standing.REMOVED: "has a newer owner",
-}
 
 
 class OwnedView:
@@ -135,8 +128,7 @@ class OwnedVolumeStatus:
             "live_bytes": sum(journal.acknowledged.tree.live_bytes),
             "tree_bytes": statistics.tree_bytes,
             "tree_bytes_max": journal.settings.tree_bytes_max,
-            "retention_seconds": journal.housekeeping.retention.seconds,
-            "retention_bytes": journal.housekeeping.retention.bytes,
+            **journal.housekeeping.retention.as_json(),
             "bytes_per_day": None if grown is None else round(grown),
         }
 
@@ -150,7 +142,7 @@ class OwnedVolumeStatus:
                 {
                     "address": one.member.address,
                     "in_sync": counts,
-                    "standing": STANDINGS[one.standing],
+                    "standing": one.standing.value,
                     "lag_bytes": one.lag_bytes,
                     "lag_seconds": round(behind, 1),
                     "since_ms": self._since.of(one.member, (one.standing, counts), int(now * 1000)),

@@ -224,8 +224,7 @@ class ServersSource:
                 "log_bytes": self._reader.acknowledged_lsn - self._reader.chain.links[0].start,
                 "files": self.image.tree.file_count,
                 "live_bytes": sum(self.image.tree.live_bytes),
-                "retention_seconds": header.retention_seconds,
-                "retention_bytes": header.retention_bytes,
+                **header.retention.as_json(),
                 "bytes_per_day": None if grown is None else round(grown),
             }
         return {

@@ -64,6 +64,8 @@ class Age(click.ParamType[int]):
 class Seconds(click.FloatRange):
     """For click: seconds, as a number or as 90s, 2m, 1h. Nan, a number of any range to click, would be endless."""
 
+    name = "seconds"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if match := _AGE.fullmatch(str(value)):
             value = int(match[1]) * _SECONDS[match[2]]
@@ -71,6 +73,16 @@ class Seconds(click.FloatRange):
         if math.isnan(seconds):
             self.fail("nan is not a number of seconds", param, ctx)
         return seconds
+
+
+def age_text(seconds: int) -> str:
+    """As `Age` reads it: 7d."""
+    return next(f"{seconds // each}{unit}" for unit, each in reversed(_SECONDS.items()) if seconds % each == 0)
+
+
+def size_text_exact(size: int) -> str:
+    """As `Size` reads it: 64M."""
+    return next(f"{size // each}{unit}" for unit, each in reversed(_BYTES.items()) if size % each == 0)
 
 
 class Size(click.ParamType[int]):

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from sos_client.command.parameters import FILE
+from sos_client.command.setting_flags import flag_option
+from sos_client.serving.settings import CERTIFICATE, KEY, LOG_LEVELS, METRICS, TOKENS, WEB
 
-SERVING_OPTIONS: Final = (
-    click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there."),
-    click.option("--web", metavar="HOST:PORT", help="Serve the page, /status.json, /readyz and /metrics there."),
-    click.option("--tls-cert", type=FILE, help="Certificate chain for clients (PEM)."),
-    click.option("--tls-key", type=FILE, help="Its private key (PEM)."),
-    click.option("--tokens", type=FILE, help="Tokens of clients; see `sos-server token`."),
-    click.option("--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent)."),
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sos_client.command.connecting import Verb
+
+EXIT_WITH_FD_OPTION: Final = click.option(
+    "--exit-with-fd", type=int, metavar="N", help="End when this inherited pipe ends (with the parent)."
+)
+SERVING_OPTIONS: Final[tuple[Callable[[Verb], Verb], ...]] = (
+    *(flag_option(setting) for setting in (METRICS, WEB, CERTIFICATE, KEY, TOKENS)),
+    EXIT_WITH_FD_OPTION,
 )
 SHARE_PORT_OPTION: Final = click.option(
     "--share-port", is_flag=True, help="Serve at a port that another process of this user keeps."
 )
-LOG_LEVEL_OPTION: Final = click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+LOG_LEVEL_OPTION: Final = click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)

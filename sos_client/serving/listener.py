@@ -58,9 +58,10 @@ _NO_HANDLES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerLimits:
-    connections_max: int
-    connections_per_peer_max: int
-    handshake_seconds: float
+    connections_max: int = 4096
+    connections_per_peer_max: int = 2048
+    handshake_seconds: float = 10.0
+    """For TLS, and for saying who one is."""
     strangers_max: int = 2048
     """Connections that have not shown a valid token: whoever has one finds the other half of the room free of them."""
     strangers_per_peer_max: int = 256

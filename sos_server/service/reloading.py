@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
+from sos_client.declarations import declared
 from sos_server.config import SECTIONS
 
 if TYPE_CHECKING:
     from sos_server.config import Settings
 
 FIXED: Final = {
-    "server": {"root", "listen", "metrics", "web", "insecure"},
-    "storage": {"log_bytes_max", "accept_log_damage"},
+    section: {name for name, setting in declared(kind).items() if setting.fixed} for section, kind in SECTIONS.items()
 }
 """Settings that hold from start to end."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
 
-from sos_client.wire.limits import DATA_BYTES_MAX
+from sos_client.declarations import Setting
+from sos_client.wire.limits import DATA_BYTES_MAX, OFFSET_MAX
 from sos_server.storage.log_format import BLOCK_BYTES
 from sos_server.store.gathering import buffer_bytes
 from sos_server.store.log_files import FILE_RESERVE_BYTES
@@ -14,8 +15,49 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+RETENTION_SECONDS_MAX: Final = 1e10
+"""300 years."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSettings:
+class StorageSection:
+    """``[storage]`` of the server's settings: how much is kept, and for how long at least."""
+
+    retention_seconds: Annotated[
+        float, Setting("sealed objects cannot be deleted before that", minimum=0, maximum=RETENTION_SECONDS_MAX)
+    ] = 0.0
+    quota_bytes: Annotated[
+        int | None, Setting("what each namespace may hold; none: all there is", minimum=0, maximum=OFFSET_MAX)
+    ] = None
+    objects_max: Annotated[int, Setting("objects of all namespaces together", minimum=1)] = 80_000
+    """Up to 0.9 KiB of memory each, with the longest name, so 70 MiB."""
+    namespace_objects_max: Annotated[int, Setting("objects of one namespace", minimum=1)] = 50_000
+    """So that none can take the places of all others. A volume needs about two for each 32 MiB of its journal that is
+    kept, and two for each takeover: this is about 800 GB."""
+    namespaces_max: Annotated[int, Setting("namespaces of the server", minimum=1)] = 10_000
+    """Up to 0.9 KiB of memory each, and they stay for ever."""
+    reserve_bytes: Annotated[int, Setting("appends are refused when the disk has less room", minimum=0)] = 16 << 20
+    """Besides what is logged and not copied."""
+    log_bytes_max: Annotated[
+        int, Setting("size of the commit log, which a start may have to read", minimum=64 << 20, fixed=True)
+    ] = 512 << 20
+    """All log files; also how much is gathered for each object before it is copied."""
+    accept_log_damage: Annotated[
+        bool,
+        Setting(
+            "start although a part of the commit log is unreadable; what is not sealed counts as damaged then",
+            fixed=True,
+        ),
+    ] = False
+    """What that part held is lost unless copied."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings(StorageSection):
+    """And what nobody but a test sets."""
+
+    quotas: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """What these namespaces may hold, instead of `quota_bytes`."""
     batch_bytes_max: int = 8 << 20
     """One commit: more does not make a disk faster, and two of them are all that waits in memory."""
     append_bytes_max: int = DATA_BYTES_MAX
@@ -24,8 +66,6 @@ class StoreSettings:
     """The first two log files: small, so that a fresh server is up at once and fits on a small disk."""
     log_file_bytes_max: int = 64 << 20
     """Later ones: a change of files costs one sync more, and copying gathers what one file has for each object."""
-    log_bytes_max: int = 512 << 20
-    """All log files: what start-up may have to read, and how much is gathered for each object before it is copied."""
     log_part_of_free_bytes: float = 0.1
     """On a small disk the log gets no more than this."""
     copy_bytes_max: int = 64 << 20
@@ -35,24 +75,8 @@ class StoreSettings:
     sooner, so that this seldom happens beside a client that waits for each of its appends."""
     idle_copy_seconds: float = 1.0
     """With nothing to commit for this long, everything is copied, so that the next start has nothing to replay."""
-    reserve_bytes: int = 16 << 20
-    """Below this much room on the disk, besides what is logged and not copied, appends are refused."""
-    retention_seconds: float = 0.0
-    """How long a sealed object cannot be deleted."""
-    quota_bytes: int | None = None
-    """What each namespace may hold, unless `quotas` has its name."""
-    quotas: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    objects_max: int = 80_000
-    """In all namespaces together: up to 0.9 KiB of memory each, with the longest name, so 70 MiB."""
-    namespace_objects_max: int = 50_000
-    """In one namespace, so that none can take the places of all others. A volume needs about two for each 32 MiB of its
-    journal that is kept, and two for each takeover: this is about 800 GB."""
-    namespaces_max: int = 10_000
-    """Up to 0.9 KiB of memory each, and they stay for ever."""
     object_files_open_max: int = 128
     """Handles kept for readers."""
-    accept_log_damage: bool = False
-    """Start although a part of the log that was synced cannot be read; what it held is lost unless copied."""
 
     def __post_init__(self) -> None:
         least = BLOCK_BYTES + self.buffer_bytes + FILE_RESERVE_BYTES

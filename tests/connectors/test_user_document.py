@@ -29,7 +29,7 @@ def embedded(tmp_path: Path) -> Process:
 
 async def past_seconds(address: str) -> int:
     async with open_volume([address], "clicks") as volume:
-        return (await volume.describe()).retention_seconds
+        return (await volume.describe()).retention.seconds
 
 
 def test_the_source_of_twenty_lines(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 import trio
 
 from journal.errors import FieldValue, JournalCode, JournalError, journal_error
+from journal.kept_past import Retention
 from journal.statistics import MemberStatistics, VolumeStatistics
 from journal.volume import (
     PAGE_ENTRIES_MAX,
@@ -299,7 +300,7 @@ class MemoryVolume:
         await self._once(operation, lambda: self.marks.append(dict(values)))
 
     async def describe(self) -> VolumeDescription:
-        return VolumeDescription(servers=("a:7400", "b:7400"), retention_seconds=3600, retention_bytes=0)
+        return VolumeDescription(servers=("a:7400", "b:7400"), retention=Retention(seconds=3600))
 
     def now_ms(self) -> int:
         return max(self._last_ms, time.time_ns() // 1_000_000)

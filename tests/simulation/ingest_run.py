@@ -12,14 +12,13 @@ import trio
 
 from connectors.ingest import ingest_log
 from journal.errors import JournalError
-from journal.takeover.volume_creation import create_volume
 from tests.fakes.simulated_disk import DiskFaults
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.ingest_model import Ledger, Row
 from tests.simulation.ingest_process import serve_listener
 from tests.simulation.ingest_producers import CONTESTED, Program, Reader, Rival
 from tests.simulation.journal_faults import JournalFaults
-from tests.simulation.journal_process import VOLUME, address_of, surroundings
+from tests.simulation.journal_process import create_on_quiet_network
 from tests.simulation.journal_scenario import PROFILES, Profile, Scenario
 from tests.simulation.journal_stage import JournalStage
 from tests.simulation.planting import replaced, together
@@ -119,16 +118,12 @@ class _IngestRun:
             working.start_soon(live)
 
     async def _create(self) -> None:
-        quiet, self.world.network.faults = self.world.network.faults, NetworkFaults(slow_rate=0.0)
-        await trio.sleep(0.5)
-        await create_volume(
-            VOLUME,
-            [address_of(name) for name in self.stage.scenario.members],
+        await create_on_quiet_network(
+            self.world,
+            self.stage.scenario.members,
             acknowledgements=self.stage.scenario.acknowledgements,
             settings=self.stage.plan.settings,
-            surroundings=surroundings(self.world, "creator", self.world.chance("creator")),
         )
-        self.world.network.faults = quiet
 
     async def _keep_up(self, nursery: trio.Nursery) -> None:
         """Start again what has ended by itself, as a supervisor does."""

@@ -14,17 +14,20 @@ from journal.gateway.client.sign_of_life import is_alive
 from journal.gateway.conversation import GatewaySurroundings as GatewaySurroundings
 from journal.gateway.gateway import Gateway
 from journal.gateway.metrics import GatewayMetrics
+from journal.kept_past import Retention
 from journal.owner.journal import open_journal
 from journal.records.settings import JournalSettings, Surroundings
 from journal.service.keeper import VolumeKeeper, VolumeKeepers
 from journal.takeover.owner_board import ServerBoard
+from journal.takeover.volume_creation import create_volume
 from sos_client.attempts import Deadlines
 from sos_client.serving.access import AccessRules
 from sos_client.serving.event_log import EventLog
+from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.journal_scenario import SEGMENT_BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from journal.owner.journal import Journal
@@ -59,8 +62,7 @@ def journal_settings(
         tail_bytes_max=30_000,
         quorum_seconds=4.0,
         pause_seconds_max=0.5,
-        retention_seconds=retention_seconds,
-        retention_bytes=retention_bytes,
+        retention=Retention(seconds=retention_seconds, bytes=retention_bytes),
     )
 
 
@@ -79,6 +81,22 @@ def surroundings(world: World, source: str, chance: random.Random) -> Surroundin
         deadlines=DEADLINES,
         log=_silent_log(world),
     )
+
+
+async def create_on_quiet_network(
+    world: World, members: Sequence[str], *, acknowledgements: int, settings: JournalSettings
+) -> None:
+    """The volume, before anything goes wrong."""
+    faults, world.network.faults = world.network.faults, NetworkFaults(slow_rate=0.0)
+    await trio.sleep(0.5)
+    await create_volume(
+        VOLUME,
+        [address_of(name) for name in members],
+        acknowledgements=acknowledgements,
+        settings=settings,
+        surroundings=surroundings(world, "creator", world.chance("creator")),
+    )
+    world.network.faults = faults
 
 
 def _silent_log(world: World) -> EventLog:

@@ -12,13 +12,12 @@ from typing import Final
 import trio
 
 from journal.image import operation_window
-from journal.takeover.volume_creation import create_volume
 from tests.fakes.simulated_disk import DiskFaults
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.journal_actors import Driver, Onlooker
 from tests.simulation.journal_audit import audit
 from tests.simulation.journal_faults import JournalFaults
-from tests.simulation.journal_process import VOLUME, address_of, surroundings
+from tests.simulation.journal_process import create_on_quiet_network
 from tests.simulation.journal_scenario import Scenario, draw_scenario
 from tests.simulation.journal_stage import JournalStage
 from tests.simulation.planting import replaced
@@ -82,16 +81,12 @@ class _JournalRun:
         working.start_soon(driver.live)
 
     async def _create(self) -> None:
-        quiet, self.world.network.faults = self.world.network.faults, NetworkFaults(slow_rate=0.0)
-        await trio.sleep(0.5)
-        await create_volume(
-            VOLUME,
-            [address_of(name) for name in self.scenario.members],
+        await create_on_quiet_network(
+            self.world,
+            self.scenario.members,
             acknowledgements=self.scenario.acknowledgements,
             settings=self.stage.plan.settings,
-            surroundings=surroundings(self.world, "creator", self.world.chance("creator")),
         )
-        self.world.network.faults = quiet
 
     async def _keep_up(self, nursery: trio.Nursery) -> None:
         """Start again what has ended by itself, as a supervisor does."""

@@ -15,6 +15,7 @@ import trio
 from journal.copies.copies import MemberCopy
 from journal.copies.volume_reader import open_reader
 from journal.errors import UnavailableError
+from journal.kept_past import Retention
 from journal.owner.journal import open_journal
 from journal.records.record import Lsn
 from journal.records.settings import JournalSettings
@@ -224,7 +225,7 @@ async def test_the_oldest_moment_can_be_read_from_each_member_that_counts() -> N
     it the newest alone, and it counted: when the two that had the other one were lost, which four members with three
     acknowledgements may be, a pinned moment could not be read.
     """
-    settings = JournalSettings(segment_bytes_max=4000, retention_bytes=12_000)
+    settings = JournalSettings(segment_bytes_max=4000, retention=Retention(bytes=12_000))
     async with memory_cluster() as servers:
         await create(servers)
         async with open_on(servers, settings=settings) as journal:
@@ -253,7 +254,7 @@ async def test_what_a_newer_owner_has_trimmed_is_never_called_a_loss() -> None:
     """A takeover waited for a silent member between its claim and its reading. Meanwhile another one succeeded, and
     trimmed what the first had in its list: LOST, which is final, and the service gave a volume up that was whole.
     """
-    settings = JournalSettings(segment_bytes_max=4000, retention_bytes=4000)
+    settings = JournalSettings(segment_bytes_max=4000, retention=Retention(bytes=4000))
     right, overtaken = chain_end.assemble, False
 
     async def assemble(*arguments: Any, **named: Any) -> Any:

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import pytest
 
+from sos_client.declarations import Setting
 from sos_client.net.addresses import Address, parse_address
 from sos_client.serving.listener import check_exposure
-from sos_client.settings import Setting, SettingsError, read_settings, section
+from sos_client.settings import SettingsError, read_settings, section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
+from sos_client.declarations import declared
 from sos_client.settings import SettingsError
-from sos_server.config import SECTIONS, Flags, load_settings
+from sos_server.config import SECTIONS, load_settings
+from tests.sos_server.settings_document import DOCUMENT, renewed
 
 EVERYTHING = """
 [server]
@@ -37,7 +39,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_the_file_and_paths_relative_to_it(tmp_path: Path) -> None:
-    settings = load_settings(Flags(config=written(tmp_path, EVERYTHING)))
+    settings = load_settings(written(tmp_path, EVERYTHING))
     assert settings.root == tmp_path / "data"
     assert str(settings.listen) == "127.0.0.1:7401"
     assert settings.metrics is not None
@@ -51,15 +53,15 @@ def test_the_file_and_paths_relative_to_it(tmp_path: Path) -> None:
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
-    flags = Flags(config=written(tmp_path, EVERYTHING), root=Path("elsewhere"), listen="127.0.0.1:0", insecure=True)
-    settings = load_settings(flags)
+    flags = {"root": Path("elsewhere"), "listen": "127.0.0.1:0", "insecure": True, "metrics": None}
+    settings = load_settings(written(tmp_path, EVERYTHING), flags)
     assert settings.root == Path("elsewhere")
     assert settings.listen.port == 0
     assert settings.server.insecure
 
 
 def test_a_root_is_enough() -> None:
-    settings = load_settings(Flags(root=Path("data")))
+    settings = load_settings(flags={"root": Path("data")})
     assert str(settings.listen) == "127.0.0.1:7400"
     assert settings.metrics is None
     assert settings.tls is None
@@ -85,18 +87,19 @@ def test_a_root_is_enough() -> None:
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        load_settings(Flags(config=written(tmp_path, text)))
+        load_settings(written(tmp_path, text))
     assert sentence in str(caught.value)
 
 
-def test_the_reference_names_every_key_with_its_default() -> None:
-    reference = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
-    for name, kind in SECTIONS.items():
-        for key in dataclasses.fields(kind):
-            assert f"| `{name}.{key.name}` | {shown(key.default)} |" in reference, f"{name}.{key.name}"
+def test_the_reference_is_what_is_declared() -> None:
+    reference = DOCUMENT.read_text()
+    assert renewed(reference) == reference, "python -m tests.sos_server.settings_document --write"
+    flags = [one.flag for kind in SECTIONS.values() for one in declared(kind).values() if one.flag]
+    assert f"the flags `{' '.join(flags)}` win" in " ".join(reference.split())
 
 
-def shown(default: object) -> str:
-    if default is None or default == "":
-        return "none"
-    return f"`{str(default).lower()}`" if isinstance(default, bool) else f"`{default}`"
+def test_the_reference_says_what_takes_a_restart() -> None:
+    fixed = {name for kind in SECTIONS.values() for name, one in declared(kind).items() if one.fixed}
+    sentence = " ".join(DOCUMENT.read_text().split()).partition("SIGHUP puts all changes into force except those of")[2]
+    named = set(re.findall(r"`(?:\w+\.)?(\w+)`", sentence.partition(", and whether")[0]))
+    assert named == fixed

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from journal.kept_past import Retention
 from journal.owner.journal import open_journal
 from journal.records.settings import JournalSettings
 from journal.takeover.volume_creation import create_volume
@@ -68,7 +69,7 @@ async def measure(root: Path, *, pairs: int, batches: int) -> Cost:
         journals = {}
         for name, retained in (("on", RETAINED), ("off", 0)):
             await create_volume(name, addresses)
-            settings = JournalSettings(segment_bytes_max=1 << 20, retention_bytes=retained)
+            settings = JournalSettings(segment_bytes_max=1 << 20, retention=Retention(bytes=retained))
             journals[name] = await stack.enter_async_context(open_journal(name, servers=addresses, settings=settings))
         times: dict[str, list[tuple[float, float]]] = {"on": [], "off": []}
         for pair in range(pairs + 1):

@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.elements import INSTANCE, TEXTS
+from journal.kept_past import Retention
 from journal.volume import OperationId, PathClaim, VolumeDescription
 from sos_client.wire.msgpack_edge import unpack
 from sos_client.wire.shapes import ANY, FLAG, NUMBER, TEXT, ArrayShape, Shape, optional
@@ -26,18 +27,18 @@ def unpacked(body: memoryview) -> object:
     )
 
 
-def _described(epoch: int, servers: tuple[str, ...], seconds: int, size: int) -> m.DescriptionAnswer:
-    description = VolumeDescription(servers=servers, retention_seconds=seconds, retention_bytes=size)
+def _described(epoch: int, servers: tuple[str, ...], *limits: int) -> m.DescriptionAnswer:
+    description = VolumeDescription(servers=servers, retention=Retention(**dict(zip(_LIMITS, limits, strict=True))))
     return m.DescriptionAnswer(epoch=epoch, description=description)
 
 
+_LIMITS: Final = ("seconds", "bytes")
 _DESCRIPTION: Final = ArrayShape(
     _described,
     {
         "epoch": NUMBER,
         "description.servers": TEXTS,
-        "description.retention_seconds": NUMBER,
-        "description.retention_bytes": NUMBER,
+        **{f"description.retention.{name}": NUMBER for name in _LIMITS},
     },
     name="DescriptionAnswer",
     by_name=False,

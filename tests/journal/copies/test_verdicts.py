@@ -18,6 +18,7 @@ from journal.copies.verification import judge_reports, verify_called_damaged, ve
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalError
 from journal.image.index_snapshot import parse_snapshot_name
+from journal.kept_past import Retention
 from journal.records.record import Lsn
 from journal.records.settings import JournalSettings
 from sos_client.client import open_client
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 MEMBERS: Final = "abcd"
 MAY_BE_LOST: Final = 2  # of four members three acknowledge
-SETTINGS: Final = JournalSettings(segment_bytes_max=4000, retention_bytes=12_000)
+SETTINGS: Final = JournalSettings(segment_bytes_max=4000, retention=Retention(bytes=12_000))
 FILES: Final = {f"file/{number}": bytes([number]) * 1000 for number in range(6)}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from journal.image.index_snapshot import SnapshotObject
-from journal.owner.retention import Boundary, Retention, horizon, is_snapshot_due, superfluous, to_relocate, trim_target
+from journal.kept_past import Retention
+from journal.owner.retention import Boundary, horizon, is_snapshot_due, superfluous, to_relocate, trim_target
 from journal.records.chain_rules import ChainLink
 
 

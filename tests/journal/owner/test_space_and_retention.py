@@ -13,6 +13,7 @@ import trio
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalCode, JournalError, RefusedByVolumeError
 from journal.image.image import PINS_MAX
+from journal.kept_past import Retention
 from journal.owner.housekeeping import Housekeeping
 from journal.owner.journal import open_journal
 from journal.records.moments import AtLsn, AtTime
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from journal.owner.journal import Journal
 
 RETAINED = 3 << 20
-SETTINGS = JournalSettings(segment_bytes_max=256 << 10, retention_bytes=RETAINED)
+SETTINGS = JournalSettings(segment_bytes_max=256 << 10, retention=Retention(bytes=RETAINED))
 
 
 def _tomorrow() -> float:
@@ -167,7 +168,7 @@ async def test_a_pin_that_comes_while_the_past_is_cleaned_away(
 
 
 async def test_time_alone_lets_the_past_go(autojump_clock: MockClock) -> None:
-    settings = JournalSettings(retention_seconds=600)
+    settings = JournalSettings(retention=Retention(seconds=600))
     async with memory_cluster("a") as servers:
         await create(servers)
         async with open_on(servers, settings=settings) as journal:
@@ -180,7 +181,7 @@ async def test_time_alone_lets_the_past_go(autojump_clock: MockClock) -> None:
 
 async def test_what_was_deleted_last_goes_although_nothing_is_written_after_it(autojump_clock: MockClock) -> None:
     """So that a volume can be cleared whose members are full: nobody can write much there."""
-    settings = JournalSettings(segment_bytes_max=64 << 10, retention_seconds=600)
+    settings = JournalSettings(segment_bytes_max=64 << 10, retention=Retention(seconds=600))
     async with memory_cluster() as servers:
         await create(servers)
         async with open_on(servers, settings=settings) as journal:
@@ -199,7 +200,7 @@ async def test_what_was_deleted_last_goes_although_nothing_is_written_after_it(a
 
 async def test_retention_goes_on_however_often_owners_change(autojump_clock: MockClock) -> None:
     """No owner lives as long as the past is kept."""
-    settings = JournalSettings(segment_bytes_max=32 << 10, retention_seconds=3600)
+    settings = JournalSettings(segment_bytes_max=32 << 10, retention=Retention(seconds=3600))
     async with memory_cluster() as servers:
         await create(servers)
         for generation in range(20):
@@ -215,7 +216,7 @@ async def test_retention_goes_on_however_often_owners_change(autojump_clock: Moc
 
 async def test_a_clock_that_jumps_makes_nothing_old(autojump_clock: MockClock) -> None:
     """Not while one owner serves, not between two of them; and times of files are right when the clock is."""
-    settings = JournalSettings(segment_bytes_max=64 << 10, retention_seconds=7 * 86_400)
+    settings = JournalSettings(segment_bytes_max=64 << 10, retention=Retention(seconds=7 * 86_400))
     ahead = 0.0
 
     def clock() -> float:
@@ -258,7 +259,7 @@ async def test_a_clock_that_jumps_makes_nothing_old(autojump_clock: MockClock) -
 
 async def test_a_machine_that_has_slept_gives_right_times_at_once(autojump_clock: MockClock) -> None:
     """Nobody has to start the service again; what the volume keeps by age or by a pin has not aged meanwhile."""
-    settings = JournalSettings(segment_bytes_max=64 << 10, retention_seconds=3600)
+    settings = JournalSettings(segment_bytes_max=64 << 10, retention=Retention(seconds=3600))
     slept = 0.0
 
     def clock() -> float:
@@ -288,7 +289,7 @@ async def test_a_machine_that_has_slept_gives_right_times_at_once(autojump_clock
 
 async def test_a_clock_that_was_set_right_is_followed_within_twice_the_difference(autojump_clock: MockClock) -> None:
     """It was an hour behind when the service began, as of a machine whose clock is set only when it has a network."""
-    settings = JournalSettings(retention_seconds=7 * 86_400)
+    settings = JournalSettings(retention=Retention(seconds=7 * 86_400))
     behind = 3600.0
 
     def clock() -> float:
@@ -331,7 +332,7 @@ async def test_an_owner_that_begins_with_a_clock_ahead_of_most_servers_gives_rig
 
 async def test_nothing_is_older_than_it_is_while_times_are_ahead(autojump_clock: MockClock) -> None:
     """Times stand nearly still then, and ages are not told from them."""
-    settings = JournalSettings(segment_bytes_max=64 << 10, retention_seconds=3600)
+    settings = JournalSettings(segment_bytes_max=64 << 10, retention=Retention(seconds=3600))
     async with memory_cluster("a") as servers:
         await create(servers)
         servers.set_clocks(_tomorrow)
@@ -378,7 +379,7 @@ async def test_as_many_pins_as_there_may_be_and_one_more(slept: float, autojump_
 
 
 async def test_a_volume_ages_while_its_clock_waits_for_the_wall_clock(autojump_clock: MockClock) -> None:
-    settings = JournalSettings(retention_seconds=600)
+    settings = JournalSettings(retention=Retention(seconds=600))
     async with memory_cluster("a") as servers:
         await create(servers)
         servers.set_clocks(_tomorrow)
@@ -397,7 +398,7 @@ async def test_a_volume_ages_while_its_clock_waits_for_the_wall_clock(autojump_c
 async def test_a_pin_between_the_first_trim_and_its_header(owners: int, autojump_clock: MockClock) -> None:
     """It is not too late: an older moment than the one that the trim rests on stays readable, after a takeover, too."""
     unlimited = JournalSettings(segment_bytes_max=100 << 10)
-    limited = JournalSettings(segment_bytes_max=100 << 10, retention_bytes=1 << 20)
+    limited = JournalSettings(segment_bytes_max=100 << 10, retention=Retention(bytes=1 << 20))
     async with memory_cluster("abc") as servers:
         await create(servers)
 

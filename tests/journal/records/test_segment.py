@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.errors import DamagedJournalError, JournalCode
+from journal.kept_past import Retention
 from journal.records.change import MarkChange, PutChange
 from journal.records.membership import Configuration, Membership
 from journal.records.record import FIRST_LSN, HEADER_BYTES, Epoch, Lsn, Record
@@ -175,8 +176,7 @@ def test_a_header_round_trips_with_a_change_of_members_on_its_way() -> None:
             configuration=Configuration(members=MEMBERS[:2], acknowledgements=2),
             replaces=header.membership.configuration,
         ),
-        retention_seconds=3600,
-        retention_bytes=10**9,
+        retention=Retention(seconds=3600, bytes=10**9),
         accepted_loss="LSN 5 to 9, by the operator",
     )
     assert decode_segment_header(encode_segment_header(changed)) == changed

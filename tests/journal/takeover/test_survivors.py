@@ -22,6 +22,7 @@ from journal.copies.volume_reader import open_reader
 from journal.disk.disk import OpenMode
 from journal.errors import JournalCode, JournalError
 from journal.image.index_snapshot import checked_snapshot
+from journal.kept_past import Retention
 from journal.records.moments import Now
 from journal.records.settings import JournalSettings
 from journal.takeover.membership_change import Wish, change_members
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from journal.owner.journal import Journal
 
 # Small segments: the log is trimmed several times, and every owner rolls some.
-SETTINGS = JournalSettings(segment_bytes_max=64 << 10, retention_bytes=512 << 10)
+SETTINGS = JournalSettings(segment_bytes_max=64 << 10, retention=Retention(bytes=512 << 10))
 # As after a restart that keeps more: none of these owners rolls a segment, so none writes or forgets an index snapshot.
-QUIET = JournalSettings(retention_bytes=64 << 20)
+QUIET = JournalSettings(retention=Retention(bytes=64 << 20))
 PRECIOUS = {f"precious/{number}": bytes([number]) * 5000 for number in range(8)}
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sos_server.config import Flags, Settings, load_settings
+from sos_server.config import Settings, load_settings
 from sos_server.service.reloading import fixed_changes, reloaded
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ SECURE = '[access]\ntokens = "t"\ncertificate = "c"\nkey = "k"\n'
 def loaded(tmp_path: Path, text: str) -> Settings:
     path = tmp_path / "sos.toml"
     path.write_text(text)
-    return load_settings(Flags(config=path, root=tmp_path / "root"))
+    return load_settings(path, {"root": tmp_path / "root"})
 
 
 def test_what_changes_while_it_runs(tmp_path: Path) -> None:

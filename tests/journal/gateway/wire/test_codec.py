@@ -18,6 +18,7 @@ from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.decoding import decode_answer, decode_request
 from journal.gateway.wire.encoding import encode
+from journal.kept_past import Retention
 from journal.volume import ClaimedPath, FileStatus, OperationId, PathClaim, VolumeDescription
 from sos_client.wire.errors import MisuseError, ProtocolError
 from sos_client.wire.frames import FrameSplitter
@@ -53,6 +54,8 @@ def _plain(value: object) -> Any:
         names = [item.name for item in dataclasses.fields(value)]
     if isinstance(value, list | tuple) and names is None:
         return [_plain(item) for item in value]
+    if isinstance(value, VolumeDescription):
+        return {"servers": list(value.servers), **value.retention.as_json()}
     if names is not None:
         return {name: _plain(getattr(value, name)) for name in names if name != "crc"}
     return value
@@ -188,8 +191,7 @@ statuses = st.builds(
 descriptions = st.builds(
     VolumeDescription,
     servers=st.lists(texts, max_size=8).map(tuple),
-    retention_seconds=numbers,
-    retention_bytes=numbers,
+    retention=st.builds(Retention, seconds=numbers, bytes=numbers),
 )
 signed = st.integers(-limits.NUMBER_MAX, limits.NUMBER_MAX)
 marks = st.lists(st.tuples(texts, texts | signed), max_size=8).map(tuple)
