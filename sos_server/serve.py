@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 from prometheus_client import CollectorRegistry
 
 from journal.disk.disk import open_disk
+from sos_client.declarations import values_of
 from sos_client.serving.access import AccessRules
 from sos_client.serving.beginning import Exposure, prepare_to_serve
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.listener import Accepted, Listener, ListenerLimits, allow_connections
-from sos_client.serving.running import announce_ready, end_when_told, kept_hangups, reload_and_tell
+from sos_client.serving.running import announce_ready, end_when_told, kept_hangups, reload_and_tell, serve_beside
 from sos_client.serving.serving_metrics import ServingMetrics
 from sos_client.serving.tls import ServerTls
 from sos_client.settings import SettingsError
@@ -157,11 +159,9 @@ async def _serve(
         server = RunningServer(
             settings, load_settings, log, store, nursery, access=access, tls=tls, share_port=share_port
         )
-        if settings.metrics is not None:
-            where = await nursery.start(serve_metrics, settings.metrics, server.registry, log)
-            log.info("metrics", address=str(where))
-        if settings.web is not None:
-            log.info("web", address=await nursery.start(_serve_web, settings.web, server, store, access, tls, log))
+        metrics = partial(serve_metrics, settings.metrics, server.registry, log) if settings.metrics else None
+        web = partial(_serve_web, settings.web, server, store, access, tls, log) if settings.web else None
+        await serve_beside(nursery, log, metrics=metrics, web=web)
         await end_when_told(
             nursery,
             stop=server.stop,
@@ -224,18 +224,8 @@ async def _opened_store(settings: Settings, log: EventLog) -> AsyncIterator[Obje
 
 
 def store_settings(settings: Settings) -> StoreSettings:
-    storage = settings.storage
-    return StoreSettings(
-        retention_seconds=storage.retention_seconds,
-        quota_bytes=storage.quota_bytes,
-        quotas=settings.quotas,
-        objects_max=storage.objects_max,
-        namespace_objects_max=storage.namespace_objects_max,
-        namespaces_max=storage.namespaces_max,
-        reserve_bytes=storage.reserve_bytes,
-        log_bytes_max=storage.log_bytes_max,
-        accept_log_damage=storage.accept_log_damage,
-    )
+    """What the store is told of them."""
+    return StoreSettings(quotas=settings.quotas, **values_of(settings.storage))
 
 
 def _listener_limits(settings: Settings) -> ListenerLimits:

@@ -10,6 +10,7 @@ import gc
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
@@ -28,7 +29,7 @@ from sos_client.nurseries import background
 from sos_client.serving.access import AccessRules
 from sos_client.serving.beginning import Exposure, prepare_to_serve
 from sos_client.serving.listener import Listener, ListenerLimits
-from sos_client.serving.running import announce, end_when_told, kept_hangups
+from sos_client.serving.running import announce, kept_hangups, serve_beside, until_told
 from sos_client.serving.tls import ServerTls
 from sos_client.settings import SettingsError
 from sos_client.web.limits import WEB_CONNECTIONS_MAX
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from sos_client.net.addresses import Address
     from sos_client.serving.event_log import EventLog
 
-_LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
+_LIMITS: Final = ListenerLimits()
 
 REGISTRY_SECONDS: Final = 10.0
 """How long a question to the registry may take before `status` says who is waited for. It is asked again."""
@@ -131,7 +132,8 @@ class RunningListener:
     async def _end_when_drained(self, scope: trio.CancelScope) -> None:
         await self._drained.wait()
         self._log.audit("drained", to=self._drained_to)
-        await self.stop(self._drained_to)
+        with trio.CancelScope(shield=True):  # or what stops first would end it, before a standby is told
+            await self.stop(self._drained_to)
         scope.cancel()
 
     def reload(self) -> None:
@@ -251,23 +253,17 @@ async def listen(settings: ListenSettings, open_volume: OpenVolume, serve_web: S
     prepare_to_serve(addresses, exposure, _LIMITS, besides=others, exit_with_handle=files.exit_with_handle)
     with kept_hangups() as hangups:
         running = RunningListener(settings, log, open_volume)
-        async with trio.open_nursery() as nursery:
-            await end_when_told(
-                nursery,
-                stop=running.stop,
-                hangups=hangups,
-                reload=running.reload,
-                log=log,
-                exit_with_handle=files.exit_with_handle,
-            )
-            if files.metrics is not None:
-                where = await nursery.start(_serve_metrics, files.metrics, running, log)
-                log.info("metrics", address=str(where))
-            if files.web is not None and serve_web is not None:
-                log.info("web", address=await nursery.start(_serve_web, serve_web, running, log))
+        async with until_told(
+            stop=running.stop,
+            hangups=hangups,
+            reload=running.reload,
+            log=log,
+            exit_with_handle=files.exit_with_handle,
+        ) as nursery:
+            metrics = partial(_serve_metrics, files.metrics, running, log) if files.metrics else None
+            web = partial(_serve_web, serve_web, running, log) if files.web and serve_web else None
+            await serve_beside(nursery, log, metrics=metrics, web=web)
             log.info(
                 "listening", address=str(running.listener.address), files=str(running.service.port.listener.address)
             )
             await running.run()
-            nursery.cancel_scope.cancel()
-    log.info("stopped")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -17,14 +18,14 @@ from sos_client.net.dialing import tcp_dial
 from sos_client.serving.beginning import Exposure, prepare_to_serve
 from sos_client.serving.event_log import EventLog, Level
 from sos_client.serving.listener import ListenerLimits
-from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
+from sos_client.serving.running import announce_ready, kept_hangups, serve_beside, until_told
 from sos_client.settings import SettingsError
 
 if TYPE_CHECKING:
     from connectors.relay.settings import RelaySettings
     from sos_client.net.addresses import Address
 
-_LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
+_LIMITS: Final = ListenerLimits()
 """A connection for each task that runs at the same time."""
 
 
@@ -73,22 +74,17 @@ async def serve_relay(settings: RelaySettings) -> None:
     prepare_to_serve([settings.listen], exposure, _LIMITS, exit_with_handle=settings.exit_with_handle)
     with kept_hangups() as hangups, locked(settings.spool, f"the spool in {settings.spool}"):
         running = RunningRelay(settings, log)
-        async with trio.open_nursery() as nursery:
-            await end_when_told(
-                nursery,
-                stop=running.stop,
-                hangups=hangups,
-                reload=running.port.reload,
-                log=log,
-                exit_with_handle=settings.exit_with_handle,
-            )
-            if settings.metrics is not None:
-                where = await nursery.start(_serve_metrics, settings.metrics, running, log)
-                log.info("metrics", address=str(where))
+        async with until_told(
+            stop=running.stop,
+            hangups=hangups,
+            reload=running.port.reload,
+            log=log,
+            exit_with_handle=settings.exit_with_handle,
+        ) as nursery:
+            metrics = partial(_serve_metrics, settings.metrics, running, log) if settings.metrics else None
+            await serve_beside(nursery, log, metrics=metrics)
             log.info("serving", address=str(running.port.listener.address), spool=str(settings.spool))
             await running.run()
-            nursery.cancel_scope.cancel()
-    log.info("stopped")
 
 
 async def _serve_metrics(

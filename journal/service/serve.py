@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -19,7 +20,7 @@ from journal.takeover.owner_board import ServerBoard
 from sos_client.serving.beginning import Exposure, prepare_to_serve
 from sos_client.serving.event_log import EventLog
 from sos_client.serving.listener import ListenerLimits
-from sos_client.serving.running import announce_ready, end_when_told, kept_hangups
+from sos_client.serving.running import announce_ready, kept_hangups, serve_beside, until_told
 from sos_client.web.limits import WEB_CONNECTIONS_MAX
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     ServeWeb = Callable[..., Awaitable[None]]
     OpenVolume = Callable[[str, int | None], AbstractAsyncContextManager[OwnedVolume]]
 
-_LIMITS: Final = ListenerLimits(connections_max=4096, connections_per_peer_max=2048, handshake_seconds=10.0)
+_LIMITS: Final = ListenerLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,20 +141,16 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume, serve_web: Ser
     prepare_to_serve([settings.listen], exposure, _LIMITS, besides=pages, exit_with_handle=settings.exit_with_handle)
     with kept_hangups() as hangups:
         service = RunningService(settings, log, open_volume)
-        async with trio.open_nursery() as nursery:
-            await end_when_told(
-                nursery,
-                stop=service.stop,
-                hangups=hangups,
-                reload=service.port.reload,
-                log=log,
-                exit_with_handle=settings.exit_with_handle,
-            )
-            if settings.metrics is not None:
-                where = await nursery.start(serve_metrics_of, settings.metrics, service, log)
-                log.info("metrics", address=str(where))
-            if settings.web is not None and serve_web is not None:
-                log.info("web", address=await nursery.start(serve_web, settings, service, log))
+        async with until_told(
+            stop=service.stop,
+            hangups=hangups,
+            reload=service.port.reload,
+            log=log,
+            exit_with_handle=settings.exit_with_handle,
+        ) as nursery:
+            metrics = partial(serve_metrics_of, settings.metrics, service, log) if settings.metrics else None
+            web = partial(serve_web, settings, service, log) if settings.web and serve_web else None
+            await serve_beside(nursery, log, metrics=metrics, web=web)
             address = service.port.listener.address
             log.info("serving", address=str(address), volumes=settings.volumes, tls=settings.tls is not None)
 
@@ -162,7 +159,6 @@ async def serve(settings: ServeSettings, open_volume: OpenVolume, serve_web: Ser
                 announce_ready(address)
 
             await service.run(ready)
-    log.info("stopped")
 
 
 async def serve_metrics_of(

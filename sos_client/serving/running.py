@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, Final
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -13,7 +14,7 @@ from sos_client.serving.parent_pipe import parent_gone
 from sos_client.settings import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Awaitable, Callable
+    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
     from contextlib import AbstractContextManager
 
     from sos_client.net.addresses import Address
@@ -31,6 +32,36 @@ def announce(line: str) -> None:
     """A line on standard output. That nobody reads it does not keep it from serving."""
     with contextlib.suppress(OSError):
         os.write(_STDOUT, f"{line}\n".encode())
+
+
+@asynccontextmanager
+async def until_told(
+    *,
+    stop: Callable[[], Awaitable[None]],
+    hangups: AsyncIterable[int],
+    reload: Callable[[], None],
+    log: EventLog,
+    exit_with_handle: int | None,
+) -> AsyncIterator[trio.Nursery]:
+    """A nursery for a block that serves, in which `end_when_told` watches. It ends with the block.
+
+    A `stop` that has begun comes to its end even so: that nobody is served any more does not mean that all is told that
+    others wait for, a standby for example.
+    """
+    async with trio.open_nursery() as nursery:
+        await end_when_told(
+            nursery, stop=stop, hangups=hangups, reload=reload, log=log, exit_with_handle=exit_with_handle
+        )
+        yield nursery
+        nursery.cancel_scope.cancel()
+    log.info("stopped")
+
+
+async def serve_beside(nursery: trio.Nursery, log: EventLog, **parts: Callable[..., Awaitable[Any]] | None) -> None:
+    """Start what is served beside the main thing, `metrics` and `web`, if it is wanted; the log says where."""
+    for what, start in parts.items():
+        if start is not None:
+            log.info(what, address=str(await nursery.start(start)))
 
 
 async def end_when_told(
@@ -51,7 +82,8 @@ async def end_when_told(
 
     async def end(reason: str) -> None:
         log.info("stopping", reason=reason)
-        await stop()
+        with trio.CancelScope(shield=True):
+            await stop()
         nursery.cancel_scope.cancel()
 
     async def obey_signals(task_status: trio.TaskStatus[None]) -> None:

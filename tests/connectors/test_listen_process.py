@@ -143,6 +143,14 @@ def test_a_listener_is_killed(tmp_path: Path) -> None:
         play([listener, *servers], listener, kills=4, seed=1)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_ends_in_order_gives_the_volume_back(tmp_path: Path, number: signal.Signals) -> None:
+    """Nobody is connected, so serving ends at once; a standby is told even so, and need not wait for silence."""
+    with running(tmp_path) as (_, listener):
+        listener.end(number)
+    assert '"event": "volume given back"' in (tmp_path / "listener.log").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_many_kills(tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def test_sources_are_sent_to_another_machine(tmp_path: Path) -> None:
             assert listener._process.wait(30) == 0
             shown, problems = sending.communicate(timeout=120)
             assert sending.returncode == 0, shown + problems
+            assert '"event": "volume given back"' in (tmp_path / "listener.log").read_text()
             rows = stored(other)
             assert [row[3] for row in rows] == lines.read_bytes().splitlines()
             assert status("--service", other.addresses["files"])["connections"] == []
