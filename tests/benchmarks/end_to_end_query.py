@@ -9,13 +9,13 @@ rows a second.
 
 from __future__ import annotations
 
-import json
+import itertools
 import statistics
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.benchmarks.asked_spark import answer_all, counted, took
 from tests.benchmarks.spark_query import session
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def passthrough(spark: SparkSession, told: dict[str, str]) -> StreamingQuery:
     return sink.option("relay", told["relay"]).option("checkpointLocation", told["checkpoint"]).start()
 
 
-def took(query: StreamingQuery) -> dict[str, float]:
-    """Medians of its batches with rows, in milliseconds."""
-    batches = [dict(one["durationMs"]) for one in query.recentProgress if one["numInputRows"] > 0]
+def medians(query: StreamingQuery) -> dict[str, float]:
+    """Of its batches with rows, in milliseconds."""
+    batches = took(query)
     return {name: statistics.median(one.get(name, 0) for one in batches) for name in SHOWN} if batches else {}
 
 
@@ -47,35 +47,28 @@ def made_rows_per_second(spark: SparkSession, folder: Path, run: dict[str, Any])
     lines = made.load().selectExpr(f"lpad(string(value), {ROW_BYTES}, '-') AS value")
     writer = lines.writeStream.format("text").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.option("path", str(folder / "out")).start()
-    wanted, deadline = run["warm_up"] + run["batches"], time.monotonic() + SECONDS_MAX
-    while True:
-        done = [dict(one["durationMs"])["triggerExecution"] for one in query.recentProgress if one["numInputRows"] > 0]
-        if len(done) >= wanted:
-            break
-        if not query.isActive or time.monotonic() > deadline:
-            raise RuntimeError(f"only {len(done)} of {wanted} batches: {query.exception()}")
-        time.sleep(0.1)
-    query.stop()
-    return float(1000 * run["rows"] * run["batches"] / sum(done[run["warm_up"] : wanted]))
+    done = counted(query, warm_up=run["warm_up"], batches=run["batches"], seconds_max=SECONDS_MAX)
+    return float(1000 * run["rows"] * run["batches"] / sum(one["triggerExecution"] for one in done))
 
 
 def main() -> None:
     """Until its input ends."""
     service, folder = sys.argv[1], Path(sys.argv[2])
     spark = session(service)
-    query: StreamingQuery | None = None
-    for number, line in enumerate(sys.stdin):
-        asked = json.loads(line)
-        answer: Any = None
+    running: list[StreamingQuery] = []
+    numbers = itertools.count()
+
+    def answer(asked: dict[str, Any]) -> Any:
         if "start" in asked:
-            query = passthrough(spark, asked["start"])
-        elif "stop" in asked:
-            assert query is not None, "it was started"
-            answer = took(query)
+            return running.append(passthrough(spark, asked["start"]))
+        if "stop" in asked:
+            query = running.pop()
+            found = medians(query)
             query.stop()
-        else:
-            answer = made_rows_per_second(spark, folder / f"made-{number}", asked)
-        print(json.dumps(answer), flush=True)
+            return found
+        return made_rows_per_second(spark, folder / f"made-{next(numbers)}", asked)
+
+    answer_all(spark.version, answer)
     spark.stop()
 
 

@@ -13,8 +13,8 @@ import trio
 
 from connectors import open_source, serve_sink
 from tests.benchmarks import ours
+from tests.benchmarks.asked_spark import asked_spark
 from tests.benchmarks.end_to_end_query import ROW_BYTES
-from tests.benchmarks.processes import stop
 from tests.system.ports import free_port
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Way:
         self._listener = stack.enter_context(ours.serving("listener", listen, directory))
         relay = [*connectors, "relay", "--service", self._service, "--spool", str(directory / "spool")]
         self._relay = stack.enter_context(ours.serving("relay", [*relay, "--listen", "127.0.0.1:0"], directory))
-        self._spark = stack.enter_context(_spark(directory, self._service))
+        self._spark = stack.enter_context(asked_spark("end_to_end_query", directory, self._service, str(directory)))
 
     def asked(self, what: dict[str, Any]) -> Any:
         """Spark's answer."""
@@ -198,27 +198,3 @@ def _committed_rows(log: Path) -> int:
         elif line["kind"] == "committed":
             rows += prepared[line["transaction"]]
     return rows
-
-
-@contextmanager
-def _spark(directory: Path, service: str) -> Iterator[Callable[[dict[str, Any]], Any]]:
-    command = [sys.executable, "-m", "tests.benchmarks.end_to_end_query", service, str(directory)]
-    with (directory / "spark.log").open("w+", encoding="utf-8") as log:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        requests, answers = process.stdin, process.stdout
-
-        def ask(what: dict[str, Any]) -> Any:
-            requests.write(json.dumps(what) + "\n")
-            requests.flush()
-            line = answers.readline()
-            if not line:
-                raise RuntimeError(f"Spark ended: {(directory / 'spark.log').read_text()[-3000:]}")
-            return json.loads(line)
-
-        try:
-            yield ask
-        finally:
-            requests.close()
-            stop(process)

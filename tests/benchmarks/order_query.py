@@ -8,11 +8,9 @@ row until it came out.
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +21,7 @@ from pyspark.sql import functions as sql
 from examples.ordered_pipeline import pipeline
 from spark_integration.order.arrow_rows import arrow_messages, arrow_schema
 from spark_integration.order.ordered import ordered
+from tests.benchmarks.asked_spark import answer_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,17 +151,9 @@ def main() -> None:
     builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR")
     spark = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
     try:
-        sys.stdout.write(json.dumps({"ready": spark.version}) + "\n")
-        sys.stdout.flush()
-        for line in sys.stdin:
-            sys.stdout.write(json.dumps(measured(spark, OrderRun(**json.loads(line)))) + "\n")
-            sys.stdout.flush()
+        answer_all(spark.version, lambda asked: measured(spark, OrderRun(**asked)))
     finally:
         spark.stop()
-
-
-def as_line(run: OrderRun) -> str:
-    return json.dumps(asdict(run)) + "\n"
 
 
 if __name__ == "__main__":

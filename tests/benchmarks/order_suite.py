@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import json
 import statistics
-import subprocess
-import sys
 import time
 from collections import defaultdict
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from connectors.order.natural_runs import RunCutter
 from connectors.order.run_merge import merge_steps
+from tests.benchmarks.asked_spark import asked_spark
 from tests.benchmarks.curves import Chart, Curve, write_charts
 from tests.benchmarks.load_generator import BUILD
 from tests.benchmarks.order_query import (
@@ -28,9 +28,7 @@ from tests.benchmarks.order_query import (
     WAYS,
     WINDOW,
     OrderRun,
-    as_line,
 )
-from tests.benchmarks.processes import stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,6 +42,10 @@ if TYPE_CHECKING:
 PATH: Final = BUILD / "order.json"
 THROUGHPUT_GOALS: Final = {WINDOW: 1.4, ORDER_BY: 1.3, ONE_TASK: 1.0, UNORDERED: 0.9}
 COSTLY_CYCLES: Final = 200
+COSTLY: Final = {
+    "the same with costly operators": "cycles",
+    "the same with a costly operator after the rebalance": "last_cycles",
+}
 COSTLY_GOAL: Final = 1.8
 MEAN_GOALS: Final = {WINDOW: 1 / 0.64}
 P99_GOALS: Final = {WINDOW: 1 / 0.59, ONE_TASK: 1 / 0.8}
@@ -73,36 +75,28 @@ def order(report: Report, directory: Path, seconds: float) -> None:
 
         for way in WAYS:
             throughput(way)  # before anything counts: the JVM compiles what it runs often
-        for way, goal in THROUGHPUT_GOALS.items():
+        for way, goal, what, more in _against():
             report.compare(
-                f"the paper's pipeline in order, against {way}",
-                lambda: throughput(ORDERED),
-                lambda way=way: throughput(way),  # type: ignore[misc]
+                f"{what}, against {way}",
+                partial(throughput, ORDERED, **more),
+                partial(throughput, way, **more),
                 peer_name=way,
                 unit="rows/s",
                 goal=goal,
             )
-        report.compare(
-            f"the same with costly operators, against {ORDER_BY}",
-            lambda: throughput(ORDERED, cycles=COSTLY_CYCLES),
-            lambda: throughput(ORDER_BY, cycles=COSTLY_CYCLES),
-            peer_name=ORDER_BY,
-            unit="rows/s",
-            goal=COSTLY_GOAL,
-        )
-        report.compare(
-            f"the same with a costly operator after the rebalance, against {ORDER_BY}",
-            lambda: throughput(ORDERED, last_cycles=COSTLY_CYCLES),
-            lambda: throughput(ORDER_BY, last_cycles=COSTLY_CYCLES),
-            peer_name=ORDER_BY,
-            unit="rows/s",
-            goal=COSTLY_GOAL,
-        )
         charts = [_latencies(report, measure, seconds), _merges()]
         if full:
             charts.append(_growth(throughput, report.rounds))
     if full:
         write_charts(PATH, charts)
+
+
+def _against() -> Iterator[tuple[str, float, str, dict[str, int]]]:
+    """Each way to compare the ordered sink with: its goal, of what, and how the run differs from the usual one."""
+    for way, goal in THROUGHPUT_GOALS.items():
+        yield way, goal, "the paper's pipeline in order", {}
+    for what, cycles in COSTLY.items():
+        yield ORDER_BY, COSTLY_GOAL, what, {cycles: COSTLY_CYCLES}
 
 
 def _latencies(report: Report, measure: Measure, seconds: float) -> Chart:
@@ -221,35 +215,5 @@ def _dealt_out(runs: int, rows: int) -> list[Sequences]:
 @contextlib.contextmanager
 def pipelines(directory: Path) -> Iterator[Measure]:
     """A Spark that runs one pipeline after the other."""
-    with (directory / "spark.log").open("w+", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.benchmarks.order_query"],
-            cwd=BUILD.parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        requests, answers = process.stdin, process.stdout
-
-        def answer() -> dict[str, Any]:
-            line = answers.readline()
-            if not line:
-                log.seek(0)
-                raise RuntimeError(f"Spark ended: {log.read()[-3000:]}")
-            told: dict[str, Any] = json.loads(line)
-            return told
-
-        def measure(run: OrderRun) -> dict[str, Any]:
-            requests.write(as_line(run))
-            requests.flush()
-            return answer()
-
-        try:
-            answer()
-            yield measure
-        finally:
-            requests.close()
-            stop(process)
+    with asked_spark("order_query", directory) as ask:
+        yield lambda run: ask(asdict(run))

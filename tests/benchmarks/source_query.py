@@ -5,16 +5,16 @@ python -m tests.benchmarks.source_query FILES_ADDRESS FOLDER
 
 from __future__ import annotations
 
-import json
+import itertools
 import statistics
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
 from spark_integration.jar import jar_path
+from tests.benchmarks.asked_spark import answer_all, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,16 +34,8 @@ def rows_of(spark: SparkSession, service: str, run: dict[str, Any]) -> DataFrame
 def add_batch_ms(rows: DataFrame, checkpoint: Path, run: dict[str, Any]) -> float:
     """The median of those that count."""
     query = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
-    wanted, deadline = run["warm_up"] + run["batches"], time.monotonic() + SECONDS_MAX
-    while True:
-        done = [dict(one["durationMs"])["addBatch"] for one in query.recentProgress if one["numInputRows"] > 0]
-        if len(done) >= wanted:
-            break
-        if not query.isActive or time.monotonic() > deadline:
-            raise RuntimeError(f"only {len(done)} of {wanted} batches: {query.exception()}")
-        time.sleep(0.1)
-    query.stop()
-    return float(statistics.median(done[run["warm_up"] : wanted]))
+    done = counted(query, warm_up=run["warm_up"], batches=run["batches"], seconds_max=SECONDS_MAX)
+    return float(statistics.median(one["addBatch"] for one in done))
 
 
 def main() -> None:
@@ -52,9 +44,12 @@ def main() -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.jars", str(jar_path())).config("spark.log.level", "OFF")
     spark = builder.config("spark.sql.streaming.numRecentProgressUpdates", "1000").getOrCreate()
-    for number, line in enumerate(sys.stdin):
-        run = json.loads(line)
-        print(add_batch_ms(rows_of(spark, service, run), folder / f"checkpoint-{number}", run), flush=True)
+    numbers = itertools.count()
+
+    def answer(run: dict[str, Any]) -> float:
+        return add_batch_ms(rows_of(spark, service, run), folder / f"checkpoint-{next(numbers)}", run)
+
+    answer_all(spark.version, answer)
     spark.stop()
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
-from tests.benchmarks.processes import stop
+from tests.benchmarks.asked_spark import asked_spark
 from tests.connectors.test_listen_process import Process
 
 if TYPE_CHECKING:
@@ -35,7 +34,13 @@ def source(report: Report, directory: Path, seconds: float) -> None:
     with ExitStack() as stack:
         listener = stack.enter_context(listening(directory))
         _fill(listener, directory, rows * (BATCHES + WARM_UP_BATCHES))
-        asked = stack.enter_context(_spark(directory, listener.addresses["files"]))
+        files = listener.addresses["files"]
+        ask = stack.enter_context(asked_spark("source_query", directory, files, str(directory)))
+
+        def asked(own: bool, of_rows: int) -> float:  # noqa: FBT001
+            """The median of its batches' addBatch, in milliseconds."""
+            return float(ask({"own": own, "rows": of_rows, "batches": BATCHES, "warm_up": WARM_UP_BATCHES}))
+
         for own in (True, False):
             asked(own, rows)
         for _ in range(WARM_UP_RUNS):
@@ -79,35 +84,3 @@ def _fill(listener: Process, directory: Path, rows: int) -> None:
     command = [sys.executable, "-m", "connectors", "send", str(lines), "--to", listener.addresses["ready"]]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     lines.unlink()
-
-
-@contextmanager
-def _spark(directory: Path, service: str) -> Iterator[Asked]:
-    command = [sys.executable, "-m", "tests.benchmarks.source_query", service, str(directory)]
-    with (directory / "spark.log").open("w+", encoding="utf-8") as log:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
-        try:
-            yield Asked(process, directory / "spark.log")
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            stop(process)
-
-
-class Asked:
-    """A Spark that runs one query after the other: `asked(own, rows)` is the median of its batches' addBatch, in ms."""
-
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self._process = process
-        self._log = log
-
-    def __call__(self, own: bool, rows: int) -> float:  # noqa: FBT001
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        run = {"own": own, "rows": rows, "batches": BATCHES, "warm_up": WARM_UP_BATCHES}
-        self._process.stdin.write(json.dumps(run) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"Spark ended: {self._log.read_text()[-3000:]}")
-        return float(answer)

@@ -7,16 +7,15 @@ neither profits from a warmer one.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
 from journal.checkpoint.spark_settings import MANAGER_SETTING
+from tests.benchmarks.asked_spark import answer_all, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,9 +48,6 @@ class Run:
     connect: str = ""
     """Where a connector sink listens; none: the rows go nowhere."""
 
-    def as_line(self) -> str:
-        return json.dumps(asdict(self)) + "\n"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
@@ -68,11 +64,7 @@ def main() -> None:
     spark = session(sys.argv[1])
     ours = spark.conf.get(MANAGER_SETTING)
     try:
-        print(json.dumps({"ready": spark.version}), flush=True)
-        for line in sys.stdin:
-            run = Run(**json.loads(line))
-            configure(spark, run, ours)
-            print(json.dumps(asdict(timed_run(spark, run))), flush=True)
+        answer_all(spark.version, lambda asked: asdict(timed_run(spark, configured(spark, Run(**asked), ours))))
     finally:
         spark.stop()
 
@@ -87,7 +79,7 @@ def session(service: str) -> SparkSession:
     return with_sos_checkpoints(builder, volume="bench", service=[service]).getOrCreate()
 
 
-def configure(spark: SparkSession, run: Run, ours: str | None) -> None:
+def configured(spark: SparkSession, run: Run, ours: str | None) -> Run:
     """What a query takes over from its session when it starts: the manager, the service, the state store."""
     managers = {SOS_MANAGER: ours, FILE_SYSTEM_MANAGER: FILE_SYSTEM_CLASS, DEFAULT_MANAGER: None}
     wanted = {
@@ -100,23 +92,16 @@ def configure(spark: SparkSession, run: Run, ours: str | None) -> None:
             spark.conf.unset(key)
         else:
             spark.conf.set(key, value)
+    return run
 
 
 def timed_run(spark: SparkSession, run: Run) -> Timing:
     """Of the batches after the warm-up."""
     query = start(spark, run)
-    deadline = time.monotonic() + SECONDS_MAX
-    while len(timed(query)) < run.batches + run.warm_up:
-        if not query.isActive:
-            raise RuntimeError(f"the query ended: {query.exception()}")
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"only {len(timed(query))} batches in {SECONDS_MAX:g} s")
-        time.sleep(0.2)
-    query.stop()
-    counted = timed(query)[run.warm_up : run.warm_up + run.batches]
+    done = counted(query, warm_up=run.warm_up, batches=run.batches, seconds_max=SECONDS_MAX)
     return Timing(
-        batch_ms=statistics.median(durations["triggerExecution"] for durations in counted),
-        checkpoint_ms=statistics.median(durations["walCommit"] + durations["commitOffsets"] for durations in counted),
+        batch_ms=statistics.median(durations["triggerExecution"] for durations in done),
+        checkpoint_ms=statistics.median(durations["walCommit"] + durations["commitOffsets"] for durations in done),
     )
 
 
@@ -134,11 +119,6 @@ def start(spark: SparkSession, run: Run) -> StreamingQuery:
     if run.connect:
         return writer.format("sos-connector").option("connect", run.connect).option("relay", run.relay).start()
     return writer.format("noop").start()
-
-
-def timed(query: StreamingQuery) -> list[dict[str, float]]:
-    """What took how many milliseconds, of every batch that had rows."""
-    return [dict(entry["durationMs"]) for entry in query.recentProgress if entry["numInputRows"] > 0]
 
 
 if __name__ == "__main__":

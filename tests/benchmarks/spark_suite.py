@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import statistics
-import subprocess
-import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from tests.benchmarks import ours
-from tests.benchmarks.load_generator import BUILD
-from tests.benchmarks.processes import stop
+from tests.benchmarks.asked_spark import asked_spark
 from tests.benchmarks.spark_query import DEFAULT_MANAGER, FILE_SYSTEM_MANAGER, SOS_MANAGER, Run, Timing
 from tests.spark_integration.call_recorder import recorded
 
@@ -113,30 +109,9 @@ def _count_calls(report: Report, service: str, timing_of: Callable[[Run], Timing
 @contextlib.contextmanager
 def warm_spark(directory: Path, service: str) -> Iterator[Callable[[Run], Timing]]:
     """A Spark that runs query after query, each with a checkpoint of its own."""
-    command = [sys.executable, "-m", "tests.benchmarks.spark_query", service]
-    with (directory / "spark.log").open("w+", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            command, cwd=BUILD.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        requests, answers = process.stdin, process.stdout
-
-        def answer() -> str:
-            line = answers.readline()
-            if not line:
-                log.seek(0)
-                raise RuntimeError(f"Spark ended: {log.read()[-3000:]}")
-            return line
+    with asked_spark("spark_query", directory, service) as ask:
 
         def timing_of(run: Run) -> Timing:
-            requests.write(replace(run, checkpoint=f"{run.checkpoint}{next(_numbers)}").as_line())
-            requests.flush()
-            return Timing(**json.loads(answer()))
+            return Timing(**ask(asdict(replace(run, checkpoint=f"{run.checkpoint}{next(_numbers)}"))))
 
-        try:
-            answer()
-            yield timing_of
-        finally:
-            requests.close()
-            stop(process)
+        yield timing_of

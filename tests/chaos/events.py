@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Mapping
+
+Event = TypeVar("Event", bound=StrEnum)
 
 
 class Kind(StrEnum):
@@ -48,9 +51,18 @@ assert sum(share.minimum for share in SHARES.values()) <= EVENTS_IN_CI
 
 
 def plan(chance: random.Random) -> list[Kind]:
-    """One round: as many events as CI wants, each kind as often as it must come at least, shuffled."""
-    kinds = [kind for kind in Kind for _ in range(SHARES[kind].minimum)]
-    weights = [SHARES[kind].weight for kind in Kind]
-    kinds += chance.choices(list(Kind), weights, k=EVENTS_IN_CI - len(kinds))
+    """One round: as many events as CI wants."""
+    return shuffled(chance, SHARES, EVENTS_IN_CI)
+
+
+def shuffled(chance: random.Random, shares: Mapping[Event, Share], count: int) -> list[Event]:
+    """So many, each kind as often as it must come at least, the rest by weight."""
+    kinds = [kind for kind, share in shares.items() for _ in range(share.minimum)]
+    kinds += drawn(chance, shares, count - len(kinds))
     chance.shuffle(kinds)
     return kinds
+
+
+def drawn(chance: random.Random, shares: Mapping[Event, Share], count: int = 1) -> list[Event]:
+    """So many by weight."""
+    return chance.choices(list(shares), [share.weight for share in shares.values()], k=count)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from tests.chaos.events import Share
+from tests.chaos.events import Share, drawn, shuffled
 
 if TYPE_CHECKING:
     import random
@@ -75,11 +75,8 @@ class Blow:
 
 
 def plan(chance: random.Random) -> list[ConnectorEvent]:
-    """As many events as CI wants, each kind as often as it must come at least, shuffled."""
-    kinds = [kind for kind in ConnectorEvent for _ in range(SHARES[kind].minimum)]
-    kinds += chance.choices(list(ConnectorEvent), _weights(), k=EVENTS_IN_CI - len(kinds))
-    chance.shuffle(kinds)
-    return kinds
+    """As many events as CI wants."""
+    return shuffled(chance, SHARES, EVENTS_IN_CI)
 
 
 def rounds(chance: random.Random) -> Iterator[list[Blow]]:
@@ -104,11 +101,7 @@ def rounds_of_one(chance: random.Random, kinds: Sequence[ConnectorEvent]) -> Ite
 def _kinds(chance: random.Random) -> Iterator[ConnectorEvent]:
     yield from plan(chance)
     while True:
-        yield chance.choices(list(ConnectorEvent), _weights())[0]
-
-
-def _weights() -> list[int]:
-    return [SHARES[kind].weight for kind in ConnectorEvent]
+        yield from drawn(chance, SHARES)
 
 
 def _blow(chance: random.Random, kind: ConnectorEvent) -> Blow:
