@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from journal.errors import OF_SERVERS, JournalCode, JournalError, UnavailableError, damaged, journal_error
 from sos_client.wire.errors import DamagedError, ErrorCode, RefusedError, SosError
+from sos_client.wire.strangers import WrongPortError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,5 +44,8 @@ def member_errors(address: str, meanings: Meanings | None = None, *, silent: str
         raise damaged(f"{address}: {error}") from error
     except JournalError:
         raise
+    except WrongPortError as error:
+        raise UnavailableError(JournalCode.UNAVAILABLE, str(error)) from error
     except SosError as error:
-        raise UnavailableError(JournalCode.UNAVAILABLE, f"{address} {silent}: {error}") from error
+        why = str(error).removeprefix(f"{address}: ")
+        raise UnavailableError(JournalCode.UNAVAILABLE, f"{address} {silent}: {why}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -26,6 +26,19 @@ class Deadlines:
     """For one answer; in an append, for the next acknowledgement; in a follow, for any sign of life."""
     retry_seconds: float = 60.0
     """For all attempts of one request, or to get over one loss of connection. 0: never try again."""
+
+    def within(self, seconds: float | None) -> Deadlines:
+        """These, but none longer than somebody is willing to wait (None: they have not said). 0: never try again."""
+        if seconds is None:
+            return self
+        if seconds <= 0:
+            return replace(self, retry_seconds=0.0)
+        return replace(
+            self,
+            connect_seconds=min(self.connect_seconds, seconds),
+            answer_seconds=min(self.answer_seconds, seconds),
+            retry_seconds=min(self.retry_seconds, seconds),
+        )
 
 
 class Attempts:

@@ -140,6 +140,7 @@ async def open_link(dial: Dial, address: str, hello: m.Hello, *, seconds: float)
             await trio.aclose_forcefully(stream)
             if isinstance(error, ProtocolError):
                 check_greeted(link.head, address, SOS_SERVER)
+                raise ProtocolError(f"{address} does not answer as {SOS_SERVER} does: {error}") from error
             raise
     link.server_identity = welcome.server_identity
     link.server_time = welcome.server_time

@@ -12,12 +12,14 @@ from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_di
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.overdue import overdue_findings
-from journal.cli.views import open_log, open_view
+from journal.cli.views import LogView, open_log, open_view
 from journal.errors import JournalCode, JournalError, refused
 from sos_client.command.output import print_json
 from sos_client.command.running import finish, run_async
 
 if TYPE_CHECKING:
+    from journal.cli.views import View
+    from journal.copies.promise import PromiseFinding
     from journal.records.location import Location
 
 
@@ -38,24 +40,25 @@ def doctor(*, location: Location, at: str, style: Style, access: Access) -> None
     run_async(_doctor, location, at, style, access)
 
 
-async def _findings_of_volume(access: Access, location: Location) -> list[Finding]:
+async def _findings_of_volume(view: View, access: Access, location: Location) -> list[Finding]:
     """What concerns each query of it: members that keep what retention has given up, if servers are named."""
-    if not access.servers:
-        return []
-    advice = "give the service's token the right delete (docs/operations.md), or the disks fill"
+    overdue: list[PromiseFinding] = []
     with suppress(JournalError):
-        async with open_log(access, location.volume) as reader:
-            overdue = await overdue_findings(reader)
-            return [Finding(severity=Severity.WARNING, what=one.what, advice=advice) for one in overdue]
-    return []
+        if isinstance(view, LogView):
+            overdue = await overdue_findings(view.reader)
+        elif access.servers:
+            async with open_log(access, location.volume) as reader:
+                overdue = await overdue_findings(reader)
+    advice = "give the service's token the right delete (docs/operations.md), or the disks fill"
+    return [Finding(severity=Severity.WARNING, what=one.what, advice=advice) for one in overdue]
 
 
 async def _doctor(location: Location, at: str, style: Style, access: Access) -> None:
     async with open_view(access, location, at, style) as view:
         found = await diagnoses(view, location)
-    if not found:
-        raise refused(JournalCode.NOT_FOUND, f"there is no checkpoint at {location} (no offsets, no commits)")
-    of_volume = await _findings_of_volume(access, location)
+        if not found:
+            raise refused(JournalCode.NOT_FOUND, f"there is no checkpoint at {location} (no offsets, no commits)")
+        of_volume = await _findings_of_volume(view, access, location)
     for diagnosis in found.values():
         diagnosis.findings += of_volume
     for root, diagnosis in found.items():

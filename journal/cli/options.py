@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from journal.errors import JournalCode, refused
 from journal.records.moments import AtTime, parse_moment
-from journal.records.settings import Surroundings
+from journal.records.settings import MEMBER_DEADLINES, Surroundings
 from sos_client.clear_text import check_token_stays
 from sos_client.command.connecting import (
     INSECURE_OPTION,
@@ -50,14 +50,15 @@ class Access:
     directory: Path | None
     to_services: Credentials = Credentials()  # noqa: RUF009 (frozen)
     to_servers: Credentials = Credentials()  # noqa: RUF009
-    timeout: float | None = None  # how long a service that does not answer is waited for; None: as Spark does
+    timeout: float | None = None  # how long who does not answer is waited for; None: a service as Spark does
     origins: tuple[str, ...] = ()  # what named the places, if not the command line: variables, or a profile
 
     @property
     def surroundings(self) -> Surroundings:
         """For who speaks to the servers as a service does."""
         shown = self.to_servers
-        return Surroundings(token=shown.token, tls=shown.tls, insecure=shown.insecure)
+        deadlines = MEMBER_DEADLINES.within(self.timeout)
+        return Surroundings(token=shown.token, tls=shown.tls, insecure=shown.insecure, deadlines=deadlines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,11 @@ _ACCESS: Final = (
     TLS_CA_OPTION,
     TLS_CERT_OPTION,
     TLS_KEY_OPTION,
-    click.option("--timeout", type=Seconds(min=0, max=86_400), help="Seconds to wait for a service (default 120)."),
+    click.option(
+        "--timeout",
+        type=Seconds(min=0, max=86_400),
+        help="Seconds to wait for a service (default 120), or for one answer of a server (default 10).",
+    ),
 )
 _STYLE: Final = (
     click.option("--json", is_flag=True, help="Print JSON: one object, or one a line for lists."),

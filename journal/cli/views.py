@@ -150,6 +150,7 @@ def open_copies(access: Access, volume: str) -> AbstractAsyncContextManager[list
         token=shown.token,
         tls=shown.tls,
         insecure=shown.insecure,
+        timeout=access.timeout,
         on_failure=lambda error: note(f"warning: {error.message}"),
     )
 

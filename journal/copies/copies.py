@@ -191,13 +191,24 @@ class MemberCopy:
 
 @asynccontextmanager
 async def open_member_copy(
-    address: str, volume: str, *, token: bytes | None = None, tls: ssl.SSLContext | None = None, insecure: bool = False
+    address: str,
+    volume: str,
+    *,
+    token: bytes | None = None,
+    tls: ssl.SSLContext | None = None,
+    insecure: bool = False,
+    timeout: float | None = None,
 ) -> AsyncIterator[MemberCopy]:
     """The volume's namespace on the server at this address. UnavailableError if it cannot be reached."""
     async with AsyncExitStack() as stack:
         with _server_errors(address, volume):
             opening = open_client(
-                address, token=token, tls=tls, insecure=insecure, client_name="sos-journal", deadlines=_DEADLINES
+                address,
+                token=token,
+                tls=tls,
+                insecure=insecure,
+                client_name="sos-journal",
+                deadlines=_DEADLINES.within(timeout),
             )
             client = await stack.enter_async_context(opening)
         yield MemberCopy(client, label=address, volume=volume)

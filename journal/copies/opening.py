@@ -27,13 +27,19 @@ async def open_named_copies(
     token: bytes | None,
     tls: ssl.SSLContext | None,
     insecure: bool,
+    timeout: float | None = None,
     on_failure: Callable[[JournalError], None] = lambda _: None,
 ) -> AsyncIterator[list[Copy]]:
-    """Those that can be opened; `on_failure` hears why another one cannot. UnavailableError if none can be opened."""
+    """Those that can be opened; `on_failure` hears why another one cannot. UnavailableError if none can be opened.
+
+    No server is waited for longer than `timeout`.
+    """
     openings: list[AbstractAsyncContextManager[Copy]] = []
     if directory is not None:
         openings.append(open_directory_copy(directory, volume))
-    openings += [open_member_copy(server, volume, token=token, tls=tls, insecure=insecure) for server in servers]
+    openings += [
+        open_member_copy(server, volume, token=token, tls=tls, insecure=insecure, timeout=timeout) for server in servers
+    ]
     async with AsyncExitStack() as stack:
         copies: list[Copy] = []
         failures: list[JournalError] = []

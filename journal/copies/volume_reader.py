@@ -21,7 +21,6 @@ from journal.image.nodes import Extent
 from journal.records.chain_rules import lost
 from journal.records.change import CONTENT_KINDS, content_path, decode_change
 from journal.records.moments import AtBatch, AtLsn, AtTime
-from journal.records.paths import join
 from journal.records.record import PAYLOAD_BYTES_MAX, Lsn
 from sos_client.serving.interpreter import without_collecting
 
@@ -193,10 +192,9 @@ class VolumeReader:
         if not mine and (moved := await lsn_of_moved_batch(self, batch, path)) is not None:
             return moved
         if not mine:
+            where = f"{path}, above it or below it," if path else "/"
             raise refused(
-                JournalCode.NOT_FOUND,
-                f"no query at {path or '/'} has committed batch {batch} in the time that is kept "
-                f"(there is no {join(path, f'commits/{batch}')})",
+                JournalCode.NOT_FOUND, f"no query at {where} has committed batch {batch} in the time that is kept"
             )
         queries = ", ".join(sorted(mine))
         raise refused(JournalCode.BAD_REQUEST, f"several queries have a batch {batch}: say which of {queries}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -63,7 +63,11 @@ _OPTIONS = (
     TLS_CERT_OPTION,
     TLS_KEY_OPTION,
     INSECURE_OPTION,
-    click.option("--timeout", type=Seconds(min=0), help="Seconds to keep trying after a loss (default 60)."),
+    click.option(
+        "--timeout",
+        type=Seconds(min=0),
+        help="Seconds to wait for an answer (default 30), and to keep trying after a loss (default 60).",
+    ),
 )
 
 
@@ -103,7 +107,9 @@ class Connecting:
             yield links
 
     def _deadlines(self) -> Deadlines:
-        return Deadlines() if self.timeout is None else Deadlines(retry_seconds=self.timeout)
+        """Who is willing to wait long, waits so long for a lost server to be back; for each answer as everybody."""
+        usual = Deadlines().within(self.timeout)
+        return usual if self.timeout is None else replace(usual, retry_seconds=self.timeout)
 
 
 def connecting_options(function: Verb) -> Verb:

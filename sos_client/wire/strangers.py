@@ -21,6 +21,7 @@ _REFUSALS: Final = {
     0x02: f"{CONNECTOR} (sos-connector send --to)",
 }
 """By the type of the frame that is an ERROR in each protocol."""
+_TEXT: Final = frozenset(range(0x20, 0x7F)) | {0x09, 0x0A, 0x0D}
 
 
 class WrongPortError(ProtocolError):
@@ -35,6 +36,8 @@ def stranger(head: bytes) -> str | None:
         return "an HTTP server (a page or metrics)"
     if head.startswith(b"\x15\x03"):
         return "a port with TLS (--tls, --tls-ca)"
+    if len(head) >= HEAD_BYTES and all(byte in _TEXT for byte in head):  # ssh, mail, Redis: no length that we take
+        return f"something else, which begins with {head[:HEAD_BYTES].decode('ascii')!a}"
     if len(head) < HEAD_BYTES or not 0 < int.from_bytes(head[:LENGTH_BYTES], "big") <= FRAME_BYTES_MAX_BEFORE_HELLO:
         return None
     return _REFUSALS.get(head[LENGTH_BYTES])

@@ -6,9 +6,11 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -104,6 +106,14 @@ def test_handles_that_are_closed_or_full(
     ended = subprocess.run(["sh", "-c", line], capture_output=True, check=False, timeout=30)
     assert (ended.returncode, b"Traceback" in ended.stderr) == (code, False)
     assert sos("get", f"{ns}/there").out == CONTENT
+
+
+def test_who_says_nothing_is_waited_for_as_long_as_one_was_told(sos: Sos) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        outcome = sos("ping", "--server", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.3")
+        assert (outcome.code, "no answer in time" in outcome.err) == (ExitCode.UNAVAILABLE, True)
+        assert time.monotonic() - began < 2.5
 
 
 def test_put_get_stat(sos: Sos, ns: str) -> None:

@@ -56,9 +56,9 @@ class ServiceLink:
         await self.send(hello, opening)
         try:
             welcome = await self.receive()
-        except ProtocolError:
+        except ProtocolError as error:
             check_greeted(self._head, self.address, JOURNAL_SERVICE)
-            raise
+            raise ProtocolError(f"{self.address} does not answer as {JOURNAL_SERVICE} does: {error}") from error
         if not isinstance(welcome, m.WelcomeAnswer):
             raise self._unexpected(welcome, hello)
         check_answer(hello, welcome)

@@ -54,6 +54,7 @@ def _said(verb: str, folder: Path, *where: str) -> tuple[bool, Any]:
     """Whether it says that something is kept that was given up; and all that it says."""
     asked = Cli(folder)(verb, "payments", "--servers", *where, "--json")
     assert asked.stdout, asked
+    assert asked.stderr.count("reading the log") == 1, asked.stderr
     (value,) = map(json.loads, asked.stdout.splitlines())
     return any("retention has given up" in one["what"] for one in value["findings"]), value
 

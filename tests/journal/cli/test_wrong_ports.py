@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING
 
@@ -34,12 +35,8 @@ class _Answers(BaseRequestHandler):
 
 @pytest.fixture
 def page() -> Iterator[str]:
-    with ThreadingTCPServer(("127.0.0.1", 0), _Answers) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with _listening(_Answers) as address:
+        yield address
 
 
 def test_something_else_listens_there(tmp_path: Path, run_main: RunMain) -> None:
@@ -62,6 +59,54 @@ def test_a_page_is_not_a_service(page: str, run_main: RunMain) -> None:
         ended = run_main("ls", "payments", option, page, "--timeout", "20")
         assert ended.exit_code in (2, 9)
         assert f"{page} is the port of an HTTP server" in ended.stderr
+
+
+class _Greets(BaseRequestHandler):
+    """As mail servers do, before anything was asked."""
+
+    def handle(self) -> None:
+        self.request.sendall(b"220 mail.example ESMTP\r\n")
+        self.request.recv(4096)
+
+
+class _Silent(BaseRequestHandler):
+    def handle(self) -> None:
+        while self.request.recv(4096):
+            pass
+
+
+@contextmanager
+def _listening(handler: type[BaseRequestHandler]) -> Iterator[str]:
+    with ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_who_speaks_another_language_is_told_at_once(run_main: RunMain) -> None:
+    with _listening(_Greets) as mail:
+        for option in ("--service", "--servers"):
+            ended = run_main("ls", "payments", option, mail, "--timeout", "20")
+            assert ended.exit_code in (2, 9)
+            assert f"{mail} is the port of something else, which begins with '220 m'" in ended.stderr
+            assert ended.stderr.count(f"sos-journal: {mail}") == 1
+
+
+def test_who_says_nothing_is_waited_for_as_long_as_one_was_told(run_main: RunMain) -> None:
+    with _listening(_Silent) as silent:
+        for words in (
+            ["ls", "payments", "--servers"],
+            ["status", "payments", "--servers"],
+            ["volumes", "list", "--servers"],
+        ):
+            began = time.monotonic()
+            ended = run_main(*words, silent, "--timeout", "0.3")
+            assert ended.exit_code == 9
+            assert "no answer in time" in ended.stderr
+            assert ended.stderr.count(silent) == 1, "said once"
+            assert time.monotonic() - began < 2.5, words
 
 
 def test_only_where_no_address_is_right_and_nothing_was_asked_it_ends_at_once() -> None:

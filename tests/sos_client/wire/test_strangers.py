@@ -12,6 +12,8 @@ from sos_client.wire.strangers import JOURNAL_SERVICE, SOS_SERVER, WrongPortErro
     [
         (b"HTTP/", "HTTP"),
         (b"\x15\x03\x03\x00\x02", "TLS"),
+        (b"220 m", "begins with '220 m'"),
+        (b"-ERR ", "begins with '-ERR '"),
         (b"\x00\x00\x00\x20\xff", SOS_SERVER),
         (b"\x00\x00\x00\x20\xaa", JOURNAL_SERVICE),
         (b"\x00\x00\x00\x20\x02", "connectors"),
