@@ -17,6 +17,7 @@ from selenium.webdriver.common.keys import Keys
 
 from tests.browser.pages import browser, needs_browser
 
+PROFILES = re.compile(r"export SOS_PROFILES=(\S+);")
 NOTICE = re.compile(r"sos: the page of volume 'payments': (http://127\.0\.0\.1:\d+/) .*: cat (\S+)\)")
 SHOTS = (("light", 1200, False), ("dark", 1200, True), ("phone", 320, False))
 
@@ -28,11 +29,11 @@ def test_the_page_of_a_running_query(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
         assert driver.stderr is not None
         assert driver.stdin is not None
-        told, address = "", None
-        while address is None:
+        told = ""
+        while not ((address := NOTICE.search(told)) and (profiles := PROFILES.search(told))):
             line = driver.stderr.readline()
             assert line, told
-            told, address = told + line, NOTICE.search(line)
+            told += line
         reading = threading.Thread(target=driver.stderr.read, daemon=True)
         reading.start()
         url, token = address[1], Path(address[2]).read_text().strip()
@@ -46,6 +47,8 @@ def test_the_page_of_a_running_query(tmp_path: Path) -> None:
             page.wait(lambda: "all is well" in page.text("queries"), 60)
             assert "local-" in page.text("queries")  # the application that holds it
             assert "Back to" in page.text("past")
+            prove_a_restore(profiles[1])
+            page.wait(lambda: "Last proven restore: " in page.text("past"), 60)
             page.wait(lambda: "Length of batches of totals" in page.text("pace"), 60)
             page.wait(lambda: "stateStoreSave" in page.text("state"), 60)
             assert re.search(r"totals\s+[\d.]+ [KM]iB\s+\d+", page.text("room"))
@@ -59,3 +62,11 @@ def test_the_page_of_a_running_query(tmp_path: Path) -> None:
                     page.driver.save_screenshot(f"{place}-{name}.png")
         driver.stdin.close()
         driver.wait(60)
+
+
+def prove_a_restore(profiles: str) -> None:
+    """As somebody at another terminal does who has copied the line that the driver prints."""
+    command = [sys.executable, "-m", "journal", "verify", "payments", "--restore"]
+    done = subprocess.run(command, env=os.environ | {"SOS_PROFILES": profiles}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "into scratch: all equal" in done.stdout
