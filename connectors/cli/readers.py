@@ -13,7 +13,7 @@ from journal.cli.options import access_options, style_options
 from journal.cli.views import open_service
 from journal.errors import JournalCode, refused
 from sos_client.command.output import note, print_json, print_table, size_text, time_text
-from sos_client.command.running import run_async
+from sos_client.command.running import confirm, run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ async def _remove(volume: str, name: str, yes: bool, style: Style, access: Acces
         path = places.reader_file(name)
         await service.stat(path)
         if not yes:
-            click.confirm(f"end reader {printable(name)} of {volume}?", abort=True, err=True)
+            confirm(f"end reader {printable(name)} of {volume}?")
         removed = await service.delete(path, recursive=False, operation=service.new_operation())
     if style.json:
         print_json({"name": name, "removed": removed})

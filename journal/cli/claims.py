@@ -14,7 +14,7 @@ from journal.errors import JournalCode, refused
 from journal.gateway.wire.answer_checks import Kept
 from journal.records.paths import is_within
 from sos_client.command.output import ago_text, print_json, print_table, time_text
-from sos_client.command.running import run_async
+from sos_client.command.running import confirm, run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
@@ -109,11 +109,11 @@ async def all_claims(volume: RemoteVolume) -> list[ClaimedPath]:
 
 
 def ask(found: list[ClaimedPath], question: str, style: Style) -> None:
-    """Show claims and ask; click.Abort unless the answer is yes."""
+    """Show claims and ask; VerdictError unless the answer is yes."""
     for one in found:
         path, application, started = _row(one, style)
         click.echo(f"{path}: claimed by {application}, which started {started}", err=True)
-    click.confirm(question, abort=True, err=True)
+    confirm(question)
 
 
 def _row(one: ClaimedPath, style: Style) -> tuple[str, str, str]:

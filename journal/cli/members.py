@@ -12,7 +12,7 @@ from journal.cli.views import log_access, open_log
 from journal.takeover.membership_change import Wish, change_members, find_member
 from sos_client.command.output import print_json, print_table, progress
 from sos_client.command.parameters import OneAddress
-from sos_client.command.running import run_async
+from sos_client.command.running import confirm, run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
@@ -80,18 +80,20 @@ def remove(*, location: Location, old: str, dry_run: bool, yes: bool, style: Sty
     sos-journal members remove payments c:7400 --servers a:7400,b:7400,c:7400
     """
     if not (dry_run or yes):
-        run_async(_ask_if_thin, location, access)
+        run_async(_ask_if_thin, location, old, access)
     _change(location, Wish(leaving=old), dry_run=dry_run, style=style, access=access)
 
 
-async def _ask_if_thin(location: Location, access: Access) -> None:
+async def _ask_if_thin(location: Location, old: str, access: Access) -> None:
     """Two of two is less than it seems: the loss of either stops all writing."""
     async with open_log(access, location.volume) as reader:
-        left = len(reader.header.membership.members) - 1
+        configuration = reader.header.membership.configuration
+    find_member(configuration, old)  # or there is nothing to ask about
+    left = len(configuration.members) - 1
     needed = left // 2 + 1
     if needed >= left:
         stops = f"{needed} of {left} must sync then, so the loss of any server stops all writing"
-        click.confirm(f"{stops} (`members replace` keeps the number). Remove it?", abort=True, err=True)
+        confirm(f"{stops} (`members replace` keeps the number). Remove it?")
 
 
 @members.command()

@@ -41,7 +41,9 @@ def rm(*, location: Location, recursive: bool, yes: bool, style: Style, access: 
 async def _rm(location: Location, options: tuple[bool, bool], style: Style, access: Access) -> None:
     recursive, yes = options
     async with open_service(access, location.volume) as volume:
-        await volume.stat(location.path)
+        status = await volume.stat(location.path)
+        if status.is_directory and not recursive and (await volume.list(location.path, limit=1)).entries:
+            raise refused(JournalCode.NOT_EMPTY, f"{location} is not empty: -r deletes it with all that is in it")
         found = [one for one in await all_claims(volume) if _concerns(one, location.path)]
         if not yes:
             shown = printable(str(location))

@@ -62,7 +62,7 @@ async def _list(style: Style, access: Access) -> None:
     if len(listing.silent) == len(access.servers):
         raise next(iter(listing.silent.values()))
     for address, error in listing.silent.items():
-        note(f"warning: {address}: {_why_silent(error)}")
+        note(f"warning: {address}: {_why_silent(error).removeprefix(f'{address}: ')}")
     if listing.unreadable:
         hidden = count_text(len(listing.unreadable), "namespace")
         note(f"{hidden} may not be read with this token, and may have volumes, too")

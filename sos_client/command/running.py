@@ -52,6 +52,17 @@ def finish(code: ExitCode, *sentences: str) -> None:
         raise VerdictError(code, *sentences)
 
 
+def confirm(question: str) -> None:
+    """Ask on standard error. VerdictError unless the answer is yes: then nothing is to be changed."""
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:  # nobody is there, or Ctrl-C
+        click.echo(err=True)
+        raise VerdictError(ExitCode.INTERRUPTED, "nobody said yes (scripts say --yes): nothing was changed") from None
+    if not agreed:
+        raise VerdictError(ExitCode.INTERRUPTED, "nothing was changed")
+
+
 def run_async(function: Callable[..., Awaitable[Result]], *args: Any) -> Result:
     """Run an async verb; the one error inside groups comes out as it is."""
     with ungrouped():

@@ -113,7 +113,7 @@ def test_who_says_nothing_is_waited_for_as_long_as_one_was_told(sos: Sos) -> Non
         began = time.monotonic()
         outcome = sos("ping", "--server", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.3")
         assert (outcome.code, "no answer in time" in outcome.err) == (ExitCode.UNAVAILABLE, True)
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 8, "by itself it waits for ten seconds"
 
 
 def test_put_get_stat(sos: Sos, ns: str) -> None:

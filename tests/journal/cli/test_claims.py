@@ -79,6 +79,9 @@ def test_a_claim_is_released_after_a_question(service: str, run_main: RunMain) -
 def test_rm_takes_the_claim_with_the_checkpoint(service: str, run_main: RunMain) -> None:
     where = ("--service", service)
     assert run_main("rm", "sos://payments/q1", "--yes", *where).exit_code == 4
+    refused = run_main("rm", "sos://payments/q1", *where)
+    assert (refused.exit_code, "sos://payments/q1 is not empty: -r deletes it" in refused.stderr) == (4, True)
+    assert "If these applications" not in refused.stderr, "nobody is asked about what cannot be done"
     asked = _answering("n\n", "rm", "-r", "sos://payments/q1", *where)
     assert asked.exit_code != 0
     assert "app-over" in asked.stderr

@@ -119,6 +119,10 @@ def test_the_second_of_two_members_is_not_given_up_without_a_question(tmp_path: 
         asked = _run(*remove)
         assert asked.returncode == 130
         assert "2 of 2 must sync then" in asked.stderr
+        assert "nothing was changed" in asked.stderr
+        stranger = _run(*remove[:4], "127.0.0.1:9", *remove[5:])
+        assert (stranger.returncode, "none of the members" in stranger.stderr) == (2, True)
+        assert "must sync then" not in stranger.stderr, "nobody is asked about what cannot be done"
         assert _run(*remove, "--yes").returncode == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import trio
 from connectors.cli import command as sos_connector
 from journal.cli import command as sos_journal
 from sos_client.cli import command as sos
-from sos_client.command.running import finish, run_async, run_command
+from sos_client.command.running import confirm, finish, run_async, run_command
 from sos_client.credentials import token_of
 from sos_client.nurseries import first_of, ungrouped
 from sos_client.settings import SettingsError
@@ -198,3 +199,21 @@ def test_what_is_not_an_address_is_said_in_the_same_words(
     said = capfd.readouterr().err
     assert "Invalid value for" in said
     assert "address" in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "words"),
+    [
+        ("y\n", 0, ""),
+        ("n\n", 130, "nothing was changed"),
+        ("\n", 130, "nothing was changed"),
+        ("", 130, "nobody said yes (scripts say --yes): nothing was changed"),
+    ],
+)
+def test_who_is_asked_and_does_not_agree_is_told_that_nothing_was_changed(
+    answer: str, code: int, words: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    exit_code, said = ended(lambda: confirm("Delete it?"), capfd)
+    assert (exit_code, "Delete it? [y/N]: " in said) == (code, True)
+    assert said.endswith(f"sos-any: {words}\n") if words else "sos-any" not in said
