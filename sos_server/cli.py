@@ -75,21 +75,20 @@ def serve_command(*, config: Path | None, exit_with_fd: int | None, share_port: 
     load = partial(load_settings, config, flags)
     root = load().root
     if not new:
-        _check_ours(root)
+        _check_ours(root, remedy=": --new begins one there")
     with _told_about(root, owned="another process owns this directory; is it served already?"):
         run_async(partial(serve, share_port=share_port), load, exit_with_fd)
 
 
-def _check_ours(root: Path) -> None:
-    """A root that was mistyped is not to become a new, empty server in the middle of somebody's files."""
+def _check_ours(root: Path, *, remedy: str = "") -> None:
+    """A root that was mistyped must not become a server in the middle of somebody's files, nor be called well."""
     try:
         names = {path.name for path in root.iterdir()} if root.is_dir() else set()
     except OSError:
         return  # opening it says what is wrong
     if names - {"lost+found"} and not names & {IDENTITY_FILE, *DIRECTORIES}:
         some = ", ".join(sorted(names)[:3])
-        said = f"{root} is not a server's directory, and has other things in it ({some}): --new begins one there"
-        finish(ExitCode.USAGE, said)
+        finish(ExitCode.USAGE, f"{root} is not a server's directory, and has other things in it ({some}){remedy}")
 
 
 @click.command("token")
@@ -136,6 +135,7 @@ def check_command(*, root: Path, as_json: bool) -> None:
     \b
     sos-server check --root /var/lib/sos
     """
+    _check_ours(root)
     with _told_about(root, owned="a server is running on this directory; stop it first"):
         report = run_async(_check, root)
     code = ExitCode.DONE if report.is_whole else ExitCode.DAMAGED

@@ -102,9 +102,10 @@ def check_exposure(address: Address, *, tls: bool, tokens: bool, insecure: bool)
     if insecure or (tls and tokens) or address.loopback:
         return
     missing = " and ".join(what for what, given in (("TLS", tls), ("tokens", tokens)) if not given)
+    are = "is" if missing == "TLS" else "are"
     raise SettingsError(
-        f"{address} can be reached from other machines, and {missing} is not set up: give a certificate, a key and a "
-        "tokens file, listen on 127.0.0.1, or say --insecure"
+        f"{address} can be reached from other machines, and {missing} {are} not set up: give a certificate, a key and "
+        "a tokens file, listen on 127.0.0.1, or say --insecure"
     )
 
 

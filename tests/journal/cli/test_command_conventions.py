@@ -78,6 +78,8 @@ def test_a_root_that_was_mistyped_is_not_a_new_server(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "letters" in done.stderr
     assert "--new" in done.stderr
+    checked = _run("sos-server", "check", "--root", str(tmp_path))
+    assert (checked.returncode, checked.stdout, "is not a server's directory" in checked.stderr) == (2, "", True)
     assert [path.name for path in tmp_path.iterdir()] == ["letters"]
     server = ServerProcess(tmp_path, "--new")
     server.root = tmp_path
