@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+
+COSTS = pytest.StashKey[defaultdict[str, float]]()
+"""Seconds of processors by module, those of processes that tests have started and waited for included."""
 
 settings.register_profile("any machine", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -28,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--renew-traces", action="store_true", help="write traces as they happen now, instead of comparing"
     )
+    parser.addoption("--costs", metavar="N", type=int, default=0, help="show N modules that take most of processors")
     parser.addoption("--any-part", action="store_true", help="parts of tests that need not stay together")
 
 
@@ -39,6 +44,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         mine = [item for item, name in zip(items, together, strict=True) if name in own]
         config.hook.pytest_deselected(items=[item for item in items if item not in mine])
         items[:] = mine
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
+    before = sum(os.times()[:4])
+    yield
+    costs = item.config.stash.setdefault(COSTS, defaultdict(float))
+    costs[item.nodeid.partition("::")[0]] += sum(os.times()[:4]) - before
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    config = terminalreporter.config
+    costs = config.stash.get(COSTS, defaultdict(float))
+    most = sorted(costs.items(), key=lambda cost: -cost[1])[: config.getoption("--costs")]
+    if most:
+        terminalreporter.section(f"{len(most)} modules that take most of processors")
+        for module, seconds in most:
+            terminalreporter.line(f"{seconds:.2f}s {module}")
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 What fails is run once more, because tests of real processes race with whatever else the machine does. What fails twice
 is wrong, and what a seed of the simulation has shown is wrong at once, since no race can cause it. What passes the
 second time is listed at the end, so that it is seen and mended, and more than a few of those are wrong, too. A stage
-that has no time left is a failure, says so, and is never left out. The last line is pytest's own.
+that has no time left is a failure, says so, and is never left out. What only computes runs beside the stages after it,
+which mostly wait, and gives way to them. What each part has used of processors is said. The last line is pytest's own.
 
 `--seconds-gone N` takes from all the time what .ci/run has used before.
 """
@@ -11,8 +12,10 @@ that has no time left is a failure, says so, and is never left out. The last lin
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -27,12 +30,14 @@ from tests.test_coverage import COVERED_TESTS
 
 BUILD: Final = Path("build")
 MINUTES_MAX: Final = 84
-"""Of all that .ci/run does, on a machine that has much else to do. On two quiet cores it takes about fifty."""
+"""Of all that .ci/run does, on a machine that has much else to do."""
+OTHER_FAILED: Final = "ended, since another stage failed"
 AGAIN_MAX: Final = 5
 """So many tests may fail and then pass, in all stages together."""
 END_SECONDS_MAX: Final = 60.0
 TIMED_OUT: Final = "no time left"
-OPTIONS: Final = ("-q", "--durations=10", "--timeout=900")
+OPTIONS: Final = ("-q", "--durations=10", "--costs=10", "--timeout=900")
+GIVES_WAY: Final = ("nice", "-n", "5")
 SUMMARY: Final = re.compile(r"^=* ?\d+ (passed|failed|error|skipped|deselected|xfailed).* in [\d.]+s.*$")
 AGAIN: Final = re.compile(r"(?:python -m tests\.(?:simulation|chaos)|make chaos|make fuzz)[ .][^\n]*")
 SURE: Final = "python -m tests.simulation "
@@ -41,7 +46,7 @@ SURE: Final = "python -m tests.simulation "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Tests that run one after the other, or in two parts side by side."""
+    """Tests that run one after the other, or in two parts side by side, which may go on beside later stages."""
 
     name: str
     markers: str
@@ -49,6 +54,8 @@ class Stage:
     options: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     """Only what is there."""
+    gives_way: bool = False
+    """Whether the next stages begin meanwhile, and have the processors when they want them."""
 
 
 COMPUTING: Final = (
@@ -67,9 +74,9 @@ STAGES: Final = (
         parts=2,
         options=tuple(f"--ignore={path}" for path in COVERED_TESTS),  # the slow stage runs them, under coverage
     ),
-    Stage(name="computing", markers=_SLOW, parts=2, options=("--any-part",), paths=COMPUTING),
-    Stage(name="slow", markers=_SLOW, parts=2, options=tuple(f"--ignore={path}" for path in COMPUTING)),
     Stage(name="alone", markers="alone and not chaos and not soak"),
+    Stage(name="computing", markers=_SLOW, parts=2, options=("--any-part",), paths=COMPUTING, gives_way=True),
+    Stage(name="slow", markers=_SLOW, parts=2, options=tuple(f"--ignore={path}" for path in COMPUTING)),
     Stage(name="chaos", markers="chaos and not soak", parts=2, options=("--any-part",)),
     Stage(name="spark", markers="spark and not alone and not chaos and not soak", parts=2),
 )
@@ -83,14 +90,17 @@ class Outcome:
     again: list[str] = field(default_factory=list)
     """What failed, and passed when it was run once more."""
     summaries: list[str] = field(default_factory=list)
+    costs: list[str] = field(default_factory=list)
+    """What each part has used of processors, all that it has started and waited for included."""
     repeat: str = ""
     """The command that shows one failure again."""
     sure: bool = False
     """Whether a seed of the simulation has shown something."""
 
-    def take(self, name: str, output: str, *, timed_out: bool = False) -> None:
+    def take(self, name: str, output: str, *, ended: str = "") -> None:
+        """What one process has said; `ended`: why it had to, if it did not by itself."""
         lines = [line for line in output.splitlines() if SUMMARY.match(line)]
-        cut = f"{TIMED_OUT}, " if timed_out else ""
+        cut = f"{ended}, " if ended else ""
         self.summaries.append(f"{name}: {cut}{lines[-1] if lines else 'it did not come to an end'}")
         commands = AGAIN.findall(output)
         certain = [command for command in commands if command.startswith(SURE)]
@@ -99,7 +109,7 @@ class Outcome:
 
     def text(self) -> str:
         """The last lines of CI: all totals, what passed only the second time, the last summary as pytest wrote it."""
-        lines = [f"== {summary}" for summary in self.summaries]
+        lines = [f"== {one}" for one in [*self.costs, *self.summaries]]
         lines += [f"== FAILED, and passed when run again: {test}" for test in self.again]
         lines += [f"== see it again: {self.repeat}"] if self.repeat else []
         last = self.summaries[-1].partition(": ")[2] if self.summaries else TIMED_OUT
@@ -115,23 +125,56 @@ def main() -> int:
     if unknown := set(options.names) - set(names):
         parser.error(f"there is no stage {', '.join(sorted(unknown))}")
     wanted = [stage for stage in STAGES if stage.name in options.names or not options.names]
-    outcome, began = Outcome(), time.monotonic() - options.seconds_gone
-    for stage in wanted:
-        outcome.seconds_left = MINUTES_MAX * 60 - (time.monotonic() - began)
-        if not passes(stage, outcome):
-            break
-    else:
+    outcome = Outcome()
+    missing = _all_run(wanted, outcome, time.monotonic() + MINUTES_MAX * 60 - options.seconds_gone)
+    if not missing:
         _say(outcome.text())
         return 0
-    not_run = [other.name for other in wanted[wanted.index(stage) + 1 :]]
-    _say(f"== stage {stage.name} FAILED" + (f"; NOT RUN: {', '.join(not_run)}" if not_run else ""))
+    _say(f"== stage {missing[0]} FAILED" + (f"; NOT RUN: {', '.join(missing[1:])}" if missing[1:] else ""))
     _say(outcome.text())
     return 1
 
 
+def _all_run(wanted: list[Stage], outcome: Outcome, end: float) -> list[str]:
+    """The stage that failed, and those that did not run to their end because of it; nothing if all is well."""
+    beside: list[Running] = []
+    for number, stage in enumerate(wanted):
+        outcome.seconds_left = end - time.monotonic()
+        if stage.gives_way:
+            beside.append(begun(stage))
+        elif not passes(stage, outcome):
+            for running in beside:
+                _collected(running, outcome, 0.0, why=OTHER_FAILED)
+            others = [running.stage.name for running in beside] + [one.name for one in wanted[number + 1 :]]
+            return [stage.name, *others]
+    for number, running in enumerate(beside):
+        outcome.seconds_left = end - time.monotonic()
+        if not _passed(running, outcome):
+            for other in beside[number + 1 :]:
+                _collected(other, outcome, 0.0, why=OTHER_FAILED)
+            return [other.stage.name for other in beside[number:]]
+    return []
+
+
 def passes(stage: Stage, outcome: Outcome) -> bool:
     """Run a stage, and once more what has failed."""
-    began = time.monotonic()
+    _say(f"== tests: {stage.name}, {outcome.seconds_left / 60:.0f} minutes left")
+    return _passed(begun(stage), outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """The processes of a stage, and what they have said up to now."""
+
+    stage: Stage
+    names: list[str]
+    processes: list[subprocess.Popen[str]]
+    outputs: list[list[str]]
+    readers: list[threading.Thread]
+
+
+def begun(stage: Stage) -> Running:
+    """Its parts side by side. The first one's output comes as it is said, unless the stage gives way to others."""
     names = [f"{stage.name}-{part}" if stage.parts > 1 else stage.name for part in range(1, stage.parts + 1)]
     commands = [
         [*_pytest(stage, name), *([f"--part={part}/{stage.parts}"] if stage.parts > 1 else [])]
@@ -139,8 +182,14 @@ def passes(stage: Stage, outcome: Outcome) -> bool:
     ]
     for name in names:
         shutil.rmtree(BUILD / f"pytest-{name}", ignore_errors=True)
-    codes = _run(names, commands, outcome, outcome.seconds_left)
-    for name, code in zip(names, codes, strict=True):
+    return _started(stage, names, commands)
+
+
+def _passed(running: Running, outcome: Outcome) -> bool:
+    """Wait for the processes of a stage, and run once more what has failed."""
+    began, stage = time.monotonic(), running.stage
+    codes = _collected(running, outcome, outcome.seconds_left, why=TIMED_OUT)
+    for name, code in zip(running.names, codes, strict=True):
         if code == 0:
             continue
         failed = last_failed(BUILD / f"pytest-{name}")
@@ -150,7 +199,10 @@ def passes(stage: Stage, outcome: Outcome) -> bool:
             return False
         command = [*_pytest(stage, name), "--last-failed", "--last-failed-no-failures=none"]
         left = outcome.seconds_left - (time.monotonic() - began)
-        if _run([f"{name}, once more what has failed"], [command], outcome, left) != [0]:
+        once_more = _started(
+            dataclasses.replace(stage, gives_way=False), [f"{name}, once more what has failed"], [command]
+        )
+        if _collected(once_more, outcome, left, why=TIMED_OUT) != [0]:
             return False
         outcome.again += failed
     return True
@@ -167,32 +219,47 @@ def _pytest(stage: Stage, name: str) -> list[str]:
     return [*command, "-o", f"cache_dir={BUILD / f'pytest-{name}'}"]
 
 
-def _run(names: list[str], commands: list[list[str]], outcome: Outcome, seconds: float) -> list[int]:
-    """Side by side; the first one's output as it comes, the others' after it. Their exit codes."""
-    _say(f"== tests: {' and '.join(names)}, {seconds / 60:.0f} minutes left")
-    running = [subprocess.Popen(one, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for one in commands]
-    outputs: list[list[str]] = [[] for _ in running]
+def _started(stage: Stage, names: list[str], commands: list[list[str]]) -> Running:
+    before = GIVES_WAY if stage.gives_way else ()
+    processes = [
+        subprocess.Popen([*before, *one], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for one in commands
+    ]
+    outputs: list[list[str]] = [[] for _ in processes]
     readers = [
-        threading.Thread(target=_read, args=(process, lines), kwargs={"shown": number == 0})
-        for number, (process, lines) in enumerate(zip(running, outputs, strict=True))
+        threading.Thread(target=_read, args=(process, lines), kwargs={"shown": not (number or stage.gives_way)})
+        for number, (process, lines) in enumerate(zip(processes, outputs, strict=True))
     ]
     for reader in readers:
         reader.start()
-    end, timed_out = time.monotonic() + seconds, set[str]()
-    for name, process in zip(names, running, strict=True):
+    return Running(stage=stage, names=names, processes=processes, outputs=outputs, readers=readers)
+
+
+def _collected(running: Running, outcome: Outcome, seconds: float, *, why: str) -> list[int]:
+    """The exit codes, when all have ended, or after so long, which `why` says; what was not shown yet is."""
+    end, ended = time.monotonic() + seconds, dict[str, str]()
+    for name, process in zip(running.names, running.processes, strict=True):
+        before = _processor_seconds()
         try:
             process.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
-            _say(f"== {name}: {TIMED_OUT}")
-            timed_out.add(name)
+            _say(f"== {name}: {why}")
+            ended[name] = why
             _end(process)
-    for number, (name, reader) in enumerate(zip(names, readers, strict=True)):
+        outcome.costs.append(f"{name}: {(_processor_seconds() - before) / 60:.1f} minutes of processors")
+    for number, (name, reader) in enumerate(zip(running.names, running.readers, strict=True)):
         reader.join(timeout=10)  # what a killed test has left running may hold the pipe
-        output = "".join(outputs[number])
-        if number:
+        output = "".join(running.outputs[number])
+        if number or running.stage.gives_way:
             _say(f"== tests: {name}\n{output}")
-        outcome.take(name, output, timed_out=name in timed_out)
-    return [process.returncode for process in running]
+        outcome.take(name, output, ended=ended.get(name, ""))
+    return [process.returncode for process in running.processes]
+
+
+def _processor_seconds() -> float:
+    """Of all processes that were waited for, and of those that they had waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _end(process: subprocess.Popen[str]) -> None:

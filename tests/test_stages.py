@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -108,10 +109,69 @@ def test_stages_are_chosen_by_name_and_what_did_not_run_is_said(
     assert "there is no stage final" in capsys.readouterr().err
 
 
+def run_all(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], **modules: str
+) -> tuple[int, str]:
+    """Stages with these names and modules; the one that gives way is called so."""
+    made = [
+        dataclasses.replace(stage(directory / name, module), name=name, gives_way=name == "gives_way")
+        for name, module in modules.items()
+    ]
+    monkeypatch.setattr(stages, "STAGES", made)
+    monkeypatch.setattr("sys.argv", ["stages"])
+    return stages.main(), capsys.readouterr().out
+
+
+WAITS_FOR_THE_NEXT = """
+import pathlib, time
+def test_it(request):
+    begun = request.path.parents[2] / "begun"
+    while not begun.exists():
+        time.sleep(0.05)
+"""
+IS_THE_NEXT = "def test_it(request):\n    (request.path.parents[2] / 'begun').touch()\n"
+
+
+def test_a_stage_that_gives_way_runs_beside_the_next_ones_and_counts(
+    tmp_path: Path, outcome: Outcome, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome.seconds_left, "its place is another directory"
+    code, said = run_all(tmp_path, monkeypatch, capsys, gives_way=WAITS_FOR_THE_NEXT, next=IS_THE_NEXT)
+    assert code == 0
+    assert said.index("== next: 1 passed") < said.index("== gives_way: 1 passed")
+    for name in ("next", "gives_way"):
+        assert re.search(rf"^== {name}: \d+\.\d minutes of processors$", said, re.MULTILINE)
+    assert re.search(r"^\d+\.\d\ds \S*test_0\.py$", said, re.MULTILINE), "what each module has cost"
+
+
+def test_a_stage_that_gives_way_and_fails_is_a_failure(
+    tmp_path: Path, outcome: Outcome, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome.seconds_left, "its place is another directory"
+    code, said = run_all(tmp_path, monkeypatch, capsys, gives_way=WRONG, next=FINE)
+    assert code == 1
+    assert "== stage gives_way FAILED\n" in said
+
+
+def test_a_stage_that_gives_way_is_ended_when_another_fails(
+    tmp_path: Path, outcome: Outcome, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome.seconds_left, "its place is another directory"
+    code, said = run_all(tmp_path, monkeypatch, capsys, gives_way=ENDLESS, next=WRONG, later=FINE)
+    assert code == 1
+    assert "== stage next FAILED; NOT RUN: gives_way, later\n" in said
+    assert f"== gives_way: {stages.OTHER_FAILED}, " in said
+
+
+def test_nothing_runs_beside_what_measures() -> None:
+    names = [one.name for one in STAGES]
+    assert not any(one.gives_way for one in STAGES[: names.index("alone") + 1])
+
+
 def test_every_test_but_soaking_is_in_one_stage() -> None:
     """Whatever marks a test has. Of the two stages with the same marks one runs the folders that the other leaves."""
     stages_by_name = {one.name: one for one in STAGES}
-    assert list(stages_by_name) == ["quick", "computing", "slow", "alone", "chaos", "spark"]
+    assert list(stages_by_name) == ["quick", "alone", "computing", "slow", "chaos", "spark"]
     computing, slow = stages_by_name.pop("computing"), stages_by_name["slow"]
     assert computing.markers == slow.markers
     assert slow.options == tuple(f"--ignore={path}" for path in computing.paths)

@@ -18,7 +18,7 @@ HAPPENED = (
     *("went on", "plain socket", "short send"),
 )
 """A simulation in which these never happen shows nothing."""
-SECONDS = 60.0
+SECONDS = 40.0
 """What a CI run spends; the number of runs is printed."""
 RUNS_MIN = 30
 

@@ -18,7 +18,7 @@ HAPPENED = (
     *("plain socket", "short send"),
 )
 """A simulation in which these never happen shows nothing."""
-SECONDS = 120.0
+SECONDS = 80.0
 """What a CI run spends; the number of runs is printed."""
 RUNS_MIN = 200
 
