@@ -138,10 +138,10 @@ async def run_sink(settings: SinkSettings, opened: Callable[[SinkLog], SinkTrans
     if settings.exit_with_handle is not None:
         check_pipe(settings.exit_with_handle)
     log = EventLog(least=Level[settings.log_level.upper()])
-    with kept_hangups() as hangups, locked(settings.log_file, f"the log {settings.log_file}"):
-        sink_log = await trio.to_thread.run_sync(SinkLog, settings.log_file)
-        transactions = await trio.to_thread.run_sync(opened, sink_log)
-        async with trio.open_nursery() as nursery:
+    with kept_hangups() as hangups:
+        async with locked(settings.log_file, f"the log {settings.log_file}"), trio.open_nursery() as nursery:
+            sink_log = await trio.to_thread.run_sync(SinkLog, settings.log_file)
+            transactions = await trio.to_thread.run_sync(opened, sink_log)
             await end_when_told(
                 nursery,
                 stop=trio.lowlevel.checkpoint,

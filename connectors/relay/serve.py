@@ -72,19 +72,20 @@ async def serve_relay(settings: RelaySettings) -> None:
     log = EventLog(least=Level[settings.log_level.upper()])
     exposure = Exposure(tls=settings.tls is not None, tokens=settings.tokens is not None, insecure=settings.insecure)
     prepare_to_serve([settings.listen], exposure, _LIMITS, exit_with_handle=settings.exit_with_handle)
-    with kept_hangups() as hangups, locked(settings.spool, f"the spool in {settings.spool}"):
-        running = RunningRelay(settings, log)
-        async with until_told(
-            stop=running.stop,
-            hangups=hangups,
-            reload=running.port.reload,
-            log=log,
-            exit_with_handle=settings.exit_with_handle,
-        ) as nursery:
-            metrics = partial(_serve_metrics, settings.metrics, running, log) if settings.metrics else None
-            await serve_beside(nursery, log, metrics=metrics)
-            log.info("serving", address=str(running.port.listener.address), spool=str(settings.spool))
-            await running.run()
+    with kept_hangups() as hangups:
+        async with locked(settings.spool, f"the spool in {settings.spool}"):
+            running = RunningRelay(settings, log)
+            async with until_told(
+                stop=running.stop,
+                hangups=hangups,
+                reload=running.port.reload,
+                log=log,
+                exit_with_handle=settings.exit_with_handle,
+            ) as nursery:
+                metrics = partial(_serve_metrics, settings.metrics, running, log) if settings.metrics else None
+                await serve_beside(nursery, log, metrics=metrics)
+                log.info("serving", address=str(running.port.listener.address), spool=str(settings.spool))
+                await running.run()
 
 
 async def _serve_metrics(

@@ -64,7 +64,7 @@ async def serve_sink(
     event_log = EventLog()
     address = parse_address(listen, what="listen")
     check_sink_exposure(address, insecure=insecure)
-    with locked(log, f"the log {log}"):
+    async with locked(log, f"the log {log}"):
         sink_log = await trio.to_thread.run_sync(SinkLog, log)
         try:
             transactions = SinkTransactions(sink_log, receive, prepare, commit, abort, rules=rules)

@@ -19,6 +19,7 @@ from journal.copies.copies import DirectoryCopy
 from journal.disk.disk import DiskLockedError, OpenMode, open_disk
 from journal.errors import JournalCode, JournalError, UnavailableError
 from sos_client.nurseries import background
+from sos_client.serving.running import PREDECESSOR_PAUSE_SECONDS, PREDECESSOR_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,9 +36,6 @@ _FETCHED_BYTES_MAX: Final = 16 << 20
 """Fetched and not yet kept. What is beyond it is read from a member once more when it is wanted again."""
 _LATER_SECONDS: Final = 1.0
 """After a start, those who waited for it come first: an index snapshot of 262,144 files takes 36 ms to make."""
-_LOCK_SECONDS: Final = 15.0
-"""Whoever is told to end gives its volume back first, for 10 s at most: the next driver on a machine may be quicker."""
-_LOCK_PAUSE_SECONDS: Final = 0.1
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -234,7 +232,7 @@ async def open_local_log(directory: Path | Disk | None, volume: str, log: EventL
 
 
 async def _lock(disk: Disk, volume: str) -> None:
-    give_up_at = trio.current_time() + _LOCK_SECONDS
+    give_up_at = trio.current_time() + PREDECESSOR_SECONDS
     while True:
         try:
             await disk.lock()
@@ -244,4 +242,4 @@ async def _lock(disk: Disk, volume: str) -> None:
                 raise UnavailableError(JournalCode.LOCKED, message) from error
         else:
             return
-        await trio.sleep(_LOCK_PAUSE_SECONDS)
+        await trio.sleep(PREDECESSOR_PAUSE_SECONDS)

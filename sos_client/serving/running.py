@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from sos_client.net.addresses import Address
     from sos_client.serving.event_log import EventLog
 
+PREDECESSOR_SECONDS: Final = 15.0
+"""Whoever is told to end gives up what it holds first, for 10 s at most: the next one on a machine may be quicker. So
+who finds something held waits for this long, and asks every PREDECESSOR_PAUSE_SECONDS."""
+PREDECESSOR_PAUSE_SECONDS: Final = 0.1
 _STDOUT: Final = 1
 
 
