@@ -40,6 +40,7 @@ class FileTree:
         self.objects: list[str] = []  # what extents refer to, by number
         self.live_bytes: list[int] = []
         self._directories: dict[str, Directory] = {}  # found lately: files mostly come many to a directory
+        self._grown: tuple[PackedFile, int] = (b"", 0)  # what was appended to last, and its size
 
     def copy(self) -> FileTree:
         """An independent tree; packed files, which never change, are shared."""
@@ -95,6 +96,12 @@ class FileTree:
             raise MisfitError(f"{path or '/'} is not a file")
         return node
 
+    def size_of(self, file: PackedFile) -> int:
+        """A file's length. Of the one that was appended to last it is known: each append asks, and it may have
+        thousands of extents."""
+        grown, size = self._grown
+        return size if file is grown else nodes.size_of(file)
+
     def _node(self, path: str) -> Node:
         node = nodes.find(self.root, path)
         if node is None:
@@ -145,13 +152,16 @@ class FileTree:
         """Whether this is known to be a directory, without looking for it."""
         return directory in self._directories
 
-    def replace(self, path: str, file: PackedFile) -> FileStatus:
-        """Change a file in place: the caller has counted what came and what went."""
+    def replace(self, path: str, file: PackedFile, *, size: int) -> FileStatus:
+        """Change a file in place, which is of this size then: the caller has counted what came and what went."""
         self.kept_bytes += 2 * (len(file) - len(self.file(path)))
         parent = nodes.find(self.root, parent_of(path))
         assert isinstance(parent, Directory)
         parent.add(name_of(path), file)
-        return status_of(path, file)
+        self._grown = file, size
+        return FileStatus(
+            path=path, is_directory=False, size=size, modified_ms=nodes.modified_ms_of(file), crc=nodes.crc_of(file)
+        )
 
     def delete(self, path: str, *, time_ms: int) -> None:
         """Remove a path and all below it; of the root, all below it."""

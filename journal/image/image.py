@@ -263,10 +263,11 @@ class Image:
 
     def _append(self, header: RecordHeader, change: AppendChange) -> Answer:
         file = self.tree.file(change.path)
-        if (size := nodes.size_of(file)) != change.size:
+        if (size := self.tree.size_of(file)) != change.size:
             raise MisfitError(f"{change.path} has {size} bytes, not {change.size}")
         extents = file[nodes.EMPTY_FILE_BYTES :] + self._received(header)
-        return self.tree.replace(change.path, nodes.pack_file(header.time_ms, extents))
+        grown = nodes.pack_file(header.time_ms, extents)
+        return self.tree.replace(change.path, grown, size=size + header.payload_bytes)
 
     def _truncate(self, header: RecordHeader, change: TruncateChange) -> Answer:
         old = self.tree.file(change.path)[nodes.EMPTY_FILE_BYTES :]
@@ -282,7 +283,7 @@ class Image:
             raise MisfitError(f"{change.path} has fewer than {change.size} bytes")
         self.tree.count(old, -1)
         self.tree.count(kept, +1)
-        return self.tree.replace(change.path, nodes.pack_file(header.time_ms, kept))
+        return self.tree.replace(change.path, nodes.pack_file(header.time_ms, kept), size=change.size)
 
     def _relocate(self, header: RecordHeader, change: RelocateChange) -> None:
         status = self.tree.find(change.path)
@@ -296,7 +297,7 @@ class Image:
                 self.tree.count(extent, -1)
                 extent = self._received(header)
             extents += extent
-        self.tree.replace(change.path, nodes.pack_file(status.modified_ms, extents))
+        self.tree.replace(change.path, nodes.pack_file(status.modified_ms, extents), size=status.size)
 
     def _pin(self, header: RecordHeader, change: PinChange) -> None:
         self.pins = {name: pin for name, pin in self.pins.items() if pin.expires_ms > header.time_ms}

@@ -78,7 +78,7 @@ def check_append(
     As `check_in_place`, and CHANGED if it is not of the size and time that are given (None: any).
     """
     file = check_in_place(image, path, claim=claim)
-    now_ms, now_size = nodes.modified_ms_of(file), nodes.size_of(file)
+    now_ms, now_size = nodes.modified_ms_of(file), image.tree.size_of(file)
     if (size is not None and size != now_size) or (modified_ms is not None and modified_ms != now_ms):
         message = f"{path} is not the file of {size} bytes any more: it was appended to, or replaced, by somebody else"
         raise refused(JournalCode.CHANGED, message, path=path, modified_ms=now_ms)
