@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from connectors.sink.serve import serve_sink
 from connectors.sink.sink_history import SinkTransaction
-from connectors.sink.sink_session import SinkRow
+from connectors.sink.sink_rows import SinkRow
 from connectors.sink.transactions import SinkUnavailableError
 from connectors.source.source import OpenStream, Source, open_source
 from connectors.source.source_link import ListenerRefusedError

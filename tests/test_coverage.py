@@ -92,6 +92,7 @@ CONNECTORS: Final = [
     "connectors/relay/manifest.py",
     "connectors/relay/staged_rows.py",
     "connectors/sink/sink_history.py",
+    "connectors/sink/sink_rows.py",
     "connectors/sink/sink_rules.py",
     "connectors/ingest/drain_order.py",
     "connectors/ingest/reader_position.py",

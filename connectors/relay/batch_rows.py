@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_right
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from connectors.relay.manifest import BatchManifest, RowOrder, StagedPart
 from connectors.relay.spool import READ_BYTES, lost
-from connectors.relay.staged_rows import StagedRow, StagedRowReader, sink_of
+from connectors.relay.staged_rows import StagedRowReader, StagedRun, merged
 from journal.errors import JournalCode, refused
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 MERGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """What all files that are merged have in memory, unless there are tens of thousands of them."""
 PIECE_BYTES_MIN: Final = 4096
-MERGED_ROWS: Final = 1000
 
 
 class BatchRows:
@@ -45,72 +44,84 @@ class BatchRows:
                     path="/".join(self._place(part)),
                 )
 
-    async def of_sink(self, sink: int, sinks: int) -> AsyncGenerator[list[StagedRow], None]:
-        """In lists of some. RefusedByVolumeError when a file is not what the manifest says."""
+    async def of_sink(self, sink: int, sinks: int) -> AsyncGenerator[StagedRun, None]:
+        """In runs. RefusedByVolumeError when a file is not what the manifest says."""
         merged = self._manifest.order is RowOrder.SEQUENCE
         rows = self._merged() if merged else self._one_after_another()
         async with aclosing(rows):
             async for some in rows:
-                own = some if sinks == 1 else [row for row in some if sink_of(row, sinks) == sink]
-                if own:
+                own = some.of_sink(sink, sinks)
+                if own.values:
                     yield own
 
-    async def _one_after_another(self) -> AsyncGenerator[list[StagedRow], None]:
+    async def _one_after_another(self) -> AsyncGenerator[StagedRun, None]:
         for part in self._manifest.parts:
-            async with aclosing(self._of_part(part, READ_BYTES)) as pieces:
-                async for rows in pieces:
-                    yield rows
+            async with aclosing(self._of_part(part, READ_BYTES)) as runs:
+                async for run in runs:
+                    yield run
 
-    async def _of_part(self, part: StagedPart, piece_bytes: int) -> AsyncGenerator[list[StagedRow], None]:
+    async def _of_part(self, part: StagedPart, piece_bytes: int) -> AsyncGenerator[StagedRun, None]:
         reader = StagedRowReader(part.name)
         count = 0
         async with aclosing(self._spool.read(self._place(part), piece_bytes)) as pieces:
             async for piece in pieces:
-                rows = reader.feed(piece)
-                count += len(rows)
-                if rows:
-                    yield rows
+                run = reader.feed(piece)
+                count += len(run.values)
+                if run.values:
+                    yield run
         reader.end()
         if count != part.rows:
             message = f"staged file {part.name} has {count:,} rows, and the manifest says {part.rows:,}"
             raise refused(JournalCode.BAD_REQUEST, message)
 
-    async def _merged(self) -> AsyncGenerator[list[StagedRow], None]:
+    async def _merged(self) -> AsyncGenerator[StagedRun, None]:
+        """Again and again, of all files what is not above the least of their last sequences that were read."""
         parts = self._manifest.parts
         piece_bytes = min(READ_BYTES, max(PIECE_BYTES_MIN, MERGE_BYTES_MAX // max(1, len(parts))))
-        sources = [self._of_part(part, piece_bytes) for part in parts]
-        heap: list[tuple[int, int, int, list[StagedRow]]] = []  # sequence, file, position in rows, rows
-        out: list[StagedRow] = []
+        files = [AscendingFile(part.name, self._of_part(part, piece_bytes)) for part in parts]
         try:
-            for number, source in enumerate(sources):
-                rows = await anext(source, None)
-                if rows:
-                    heapq.heappush(heap, (rows[0].sequence, number, 0, rows))
-            while heap:
-                sequence, number, position, rows = heap[0]
-                out.append(rows[position])
-                if len(out) >= MERGED_ROWS:
-                    yield out
-                    out = []
-                following = position + 1
-                if following == len(rows):
-                    rows = await anext(sources[number], None) or []
-                    following = 0
-                if not rows:
-                    heapq.heappop(heap)
-                    continue
-                if rows[following].sequence < sequence:
-                    name = parts[number].name
-                    raise refused(
-                        JournalCode.BAD_REQUEST, f"the rows of staged file {name} are not in order of sequence"
-                    )
-                heapq.heapreplace(heap, (rows[following].sequence, number, following, rows))
-            if out:
-                yield out
+            reading = [file for file in files if await file.has_more()]
+            while reading:
+                least = min(file.last for file in reading)
+                yield merged([file.up_to(least) for file in reading])
+                reading = [file for file in reading if await file.has_more()]
         finally:
-            for source in sources:
-                await source.aclose()
+            for file in files:
+                await file.aclose()
 
     def _place(self, part: StagedPart) -> tuple[str, ...]:
         manifest = self._manifest
         return manifest.place, str(manifest.batch), manifest.run, part.name
+
+
+class AscendingFile:
+    """A staged file that is merged with others."""
+
+    def __init__(self, name: str, runs: AsyncGenerator[StagedRun, None]) -> None:
+        self.last = 0
+        self._name = name
+        self._runs = runs
+        self._run = StagedRun([], None, [])
+        self._sequences: list[int] = []
+        self._at = 0
+
+    async def has_more(self) -> bool:
+        """Whether rows are left, after reading on if need be. BAD_REQUEST when their sequences fall."""
+        if self._at < len(self._sequences):
+            return True
+        run = await anext(self._runs, None)
+        if run is None:
+            return False
+        sequences = run.sequences
+        if sequences is None or sequences[0] < self.last or sorted(sequences) != sequences:
+            raise refused(JournalCode.BAD_REQUEST, f"the rows of staged file {self._name} are not in order of sequence")
+        self._run, self._sequences, self._at, self.last = run, sequences, 0, sequences[-1]
+        return True
+
+    def up_to(self, sequence: int) -> StagedRun:
+        """The next rows up to this sequence, with it."""
+        start, self._at = self._at, bisect_right(self._sequences, sequence, self._at)
+        return self._run.cut(start, self._at)
+
+    async def aclose(self) -> None:
+        await self._runs.aclose()

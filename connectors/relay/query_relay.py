@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from connectors.relay.decision_log import DecisionLog
     from connectors.relay.manifest import BatchManifest
     from connectors.relay.spool import Spool
-    from connectors.relay.staged_rows import StagedRow
+    from connectors.relay.staged_rows import StagedRun
     from sos_client.net.dialing import Dial
     from sos_client.serving.event_log import EventLog
 
@@ -193,7 +193,7 @@ class QueryRelay:
 
     # ── what is done about it ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _rows_of(self, sink: int) -> AsyncGenerator[list[StagedRow], None]:
+    def _rows_of(self, sink: int) -> AsyncGenerator[StagedRun, None]:
         assert self._rows is not None, "a batch is being committed"
         return self._rows.of_sink(sink, len(self.links))
 

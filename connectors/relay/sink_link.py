@@ -24,7 +24,7 @@ from connectors.wire.frames import (
     RestartFrame,
 )
 from connectors.wire.limits import DATA_STREAM, NOTHING_SEEN, TWO_PHASE_STREAM
-from connectors.wire.message_run import row_messages
+from connectors.wire.row_run import row_messages
 from connectors.wire.session import ConnectorRole, ConnectorSession
 from connectors.wire.two_phase import (
     ListUncommitted,
@@ -44,7 +44,7 @@ from sos_client.wire.errors import ConnectionLostError, MisuseError, ProtocolErr
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from connectors.relay.staged_rows import StagedRow
+    from connectors.relay.staged_rows import StagedRun
     from connectors.wire.frames import Frame
     from sos_client.net.dialing import Dial
 
@@ -105,7 +105,7 @@ class SinkLink:
         dial: Dial,
         hello: HelloFrame,
         events: SinkEvents,
-        rows: Callable[[int], AsyncGenerator[list[StagedRow], None]],
+        rows: Callable[[int], AsyncGenerator[StagedRun, None]],
     ) -> None:
         """`rows` gives those of the present batch for a sink."""
         self.address = address
@@ -220,14 +220,15 @@ class SinkLink:
         self._expect(VOTE_SECONDS)
 
     async def _send_rows(self, offset: int) -> int:
-        """The offset after the last row. One `send` of the session stands for all rows of a list."""
-        async with aclosing(self._rows(self._number)) as lists:
-            async for rows in lists:
+        """The offset after the last row. One `send` of the session stands for all rows of a run."""
+        async with aclosing(self._rows(self._number)) as runs:
+            async for run in runs:
                 self._session.send(MessageFrame(DATA_STREAM, offset))  # whether rows may be sent now
-                for first in range(0, len(rows), ROWS_TOGETHER):
-                    some = [(row.key or b"", row.value) for row in rows[first : first + ROWS_TOGETHER]]
-                    parts, offset = row_messages(DATA_STREAM, offset, some)
-                    await self._write(b"".join(parts))
+                for start in range(0, len(run.values), ROWS_TOGETHER):
+                    values, keys, _ = run.cut(start, start + ROWS_TOGETHER)
+                    said = None if keys is None else [key or b"" for key in keys]
+                    await self._write(b"".join(row_messages(DATA_STREAM, offset, values, said)))
+                    offset += sum(map(len, values))
         return offset
 
     async def _write(self, data: bytes) -> None:

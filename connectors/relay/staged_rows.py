@@ -1,18 +1,22 @@
 """The rows of a staged file (STAGING.md), and to which of several sinks each goes.
 
-Pure. Files come in pieces; a row may lie in several. What does not read as such a file is a RefusedByVolumeError.
+Pure. Files come in pieces; a row may lie in several. What does not read as such a file is a RefusedByVolumeError. Rows
+of one size, the most usual, are cut many by one call, others one by one.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import chain, compress
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from connectors.wire.alike import ALIKE_BYTES_MAX, TOGETHER, TRY_AGAIN, count_alike
 from journal.errors import JournalCode, refused
 from sos_client.wire.checksum import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 VERSION: Final = 1
 HAS_KEYS: Final = 1
@@ -28,11 +32,58 @@ _U64: Final = Struct(">Q")
 
 
 class StagedRow(NamedTuple):
-    """A row: a plain tuple, since there is one for each."""
+    """A row."""
 
     sequence: int
     key: bytes | None
     value: bytes
+
+
+class StagedRun(NamedTuple):
+    """Rows that follow each other, as columns: there is no object of Python's for each."""
+
+    values: list[bytes]
+    keys: list[bytes | None] | None
+    """None: no row has one."""
+    sequences: list[int] | None
+    """None: they have none."""
+
+    def cut(self, start: int, stop: int) -> StagedRun:
+        """The rows from `start` to `stop`."""
+        return StagedRun(
+            self.values[start:stop],
+            None if self.keys is None else self.keys[start:stop],
+            None if self.sequences is None else self.sequences[start:stop],
+        )
+
+    def of_sink(self, sink: int, sinks: int) -> StagedRun:
+        """Those that go to one of several sinks: rows of a key to the same, those without by what is in them."""
+        if sinks == 1:
+            return self
+        deciding: Iterable[bytes] = self.values
+        if self.keys is not None:
+            deciding = [value if key is None else key for key, value in zip(self.keys, self.values, strict=True)]
+        own = [crc32c(each) % sinks == sink for each in deciding]
+        return StagedRun(
+            list(compress(self.values, own)),
+            None if self.keys is None else list(compress(self.keys, own)),
+            None if self.sequences is None else list(compress(self.sequences, own)),
+        )
+
+
+def merged(runs: Sequence[StagedRun]) -> StagedRun:
+    """All their rows in the order of their sequences; rows of one sequence in the order of the runs."""
+    some = [run for run in runs if run.values]
+    if len(some) == 1:
+        return some[0]
+    sequences = list(chain.from_iterable(run.sequences or () for run in some))
+    values = list(chain.from_iterable(run.values for run in some))
+    order = sorted(range(len(sequences)), key=sequences.__getitem__)
+    keys: list[bytes | None] | None = None
+    if any(run.keys is not None for run in some):
+        keys = list(chain.from_iterable(run.keys or [None] * len(run.values) for run in some))
+        keys = [keys[place] for place in order]
+    return StagedRun([values[place] for place in order], keys, [sequences[place] for place in order])
 
 
 class StagedRowReader:
@@ -43,20 +94,22 @@ class StagedRowReader:
         self._left = b""
         self._columns = -1
 
-    def feed(self, piece: bytes) -> list[StagedRow]:
+    def feed(self, piece: bytes) -> StagedRun:
         """The rows whose last byte is in this piece."""
         data = self._left + piece if self._left else piece
         position = 0
         if self._columns < 0:
             if len(data) < HEAD_BYTES:
                 self._left = data
-                return []
+                return StagedRun([], None, None)
             self._take_head(data)
             position = HEAD_BYTES
-        rows: list[StagedRow] = []
-        position = self._take_rows(data, position, rows)
+        has_keys, has_sequences = self._columns & HAS_KEYS, self._columns & HAS_SEQUENCES
+        run = StagedRun([], [] if has_keys else None, [] if has_sequences else None)
+        take = self._take_rows if has_keys or has_sequences else self._take_values
+        position = take(data, position, run)
         self._left = data[position:]
-        return rows
+        return run
 
     def end(self) -> None:
         """The file ends here."""
@@ -69,20 +122,43 @@ class StagedRowReader:
             raise self._bad(f"begins with {data[:HEAD_BYTES].hex()}: this relay knows version {VERSION}")
         self._columns = columns
 
-    def _take_rows(self, data: bytes, position: int, rows: list[StagedRow]) -> int:
+    def _take_values(self, data: bytes, position: int, run: StagedRun) -> int:
+        """Values and nothing else. Those of one size, one after the other, are cut together."""
+        size_at, end, values = _U32.unpack_from, len(data), run.values
+        size_before, try_at = -1, 0
+        while end - position >= _U32.size:
+            size = size_at(data, position)[0]
+            if size == size_before and len(values) >= try_at:
+                alike = _alike(data, position, size)
+                if alike:
+                    values += alike
+                    position += len(alike) * (_U32.size + size)
+                    continue
+                try_at = len(values) + TRY_AGAIN
+            at = position + _U32.size
+            if not 0 < size <= VALUE_BYTES_MAX:
+                raise self._bad_size(size)
+            if end - at < size:
+                break
+            size_before = size
+            position = at + size
+            values.append(data[at:position])
+        return position
+
+    def _take_rows(self, data: bytes, position: int, run: StagedRun) -> int:
         """Where the first row begins that is not whole."""
-        keys, sequences = self._columns & HAS_KEYS, self._columns & HAS_SEQUENCES
+        values, keys, sequences = run
         end = len(data)
         key: bytes | None = None
         sequence = 0
         while True:
             at = position
-            if sequences:
+            if sequences is not None:
                 if end - at < _U64.size:
                     return position
                 sequence = _U64.unpack_from(data, at)[0]
                 at += _U64.size
-            if keys:
+            if keys is not None:
                 if end - at < _U32.size:
                     return position
                 size = _U32.unpack_from(data, at)[0]
@@ -99,14 +175,37 @@ class StagedRowReader:
             size = _U32.unpack_from(data, at)[0]
             at += _U32.size
             if not 0 < size <= VALUE_BYTES_MAX:
-                raise self._bad(f"has a row of {size:,} bytes; 1 to {VALUE_BYTES_MAX:,} are allowed")
+                raise self._bad_size(size)
             if end - at < size:
                 return position
             position = at + size
-            rows.append(StagedRow(sequence, key, data[at:position]))
+            values.append(data[at:position])
+            if keys is not None:
+                keys.append(key)
+            if sequences is not None:
+                sequences.append(sequence)
+
+    def _bad_size(self, size: int) -> Exception:
+        return self._bad(f"has a row of {size:,} bytes; 1 to {VALUE_BYTES_MAX:,} are allowed")
 
     def _bad(self, reason: str) -> Exception:
         return refused(JournalCode.BAD_REQUEST, f"staged file {self._what} {reason}", path=self._what)
+
+
+def _alike(data: bytes, position: int, size: int) -> list[bytes]:
+    """The values of rows of this size, if all that lie there, or half of them, or a quarter, are such."""
+    if size > ALIKE_BYTES_MAX:
+        return []
+    before = _U32.pack(size)
+    count = count_alike(data, position, len(data), _U32.size + size, before)
+    lying = data[position : position + count * (_U32.size + size)]
+    fields = list(chain.from_iterable(_rows(size).iter_unpack(lying)))
+    return fields[1::2] if fields[0::2].count(before) == count else []
+
+
+@lru_cache(maxsize=64)
+def _rows(size: int) -> Struct:
+    return Struct(f"{_U32.size}s{size}s" * TOGETHER)
 
 
 def encode_rows(rows: Iterable[StagedRow], *, keys: bool = False, sequences: bool = False) -> bytes:
@@ -120,8 +219,3 @@ def encode_rows(rows: Iterable[StagedRow], *, keys: bool = False, sequences: boo
             parts.append(_U32.pack(NO_KEY) if row.key is None else _U32.pack(len(row.key)) + row.key)
         parts += (_U32.pack(len(row.value)), row.value)
     return b"".join(parts)
-
-
-def sink_of(row: StagedRow, sinks: int) -> int:
-    """Rows of a key go to one sink; those without a key are spread by what is in them."""
-    return crc32c(row.value if row.key is None else row.key) % sinks

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 from connectors.sink.durable_file import READ_BYTES, DurableFile
 from connectors.sink.sink_history import SinkHistory, SinkLogError
 from connectors.sink.sink_log import read_log
+from connectors.sink.sink_rows import payloads_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from connectors.sink.sink_history import SinkTransaction
-    from connectors.sink.sink_session import SinkRow
+    from connectors.sink.sink_rows import SinkRow
 
 NEWLINE: Final = b"\n"
 
@@ -36,7 +37,7 @@ class FileSink:
             )
 
     def receive(self, rows: Sequence[SinkRow]) -> None:
-        self._file.append(b"".join([part for row in rows for part in (row.payload, NEWLINE)]))
+        self._file.append(NEWLINE.join([*payloads_of(rows), b""]))
 
     def prepare(self, transaction: SinkTransaction) -> bool:
         del transaction

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from connectors.sink.sink_history import SinkHistory, SinkTransaction
-    from connectors.sink.sink_session import SinkRow
+    from connectors.sink.sink_rows import SinkRow
 
 GID_PREFIX: Final = "sos:"
 NAME_BYTES_MAX: Final = 60

@@ -7,7 +7,7 @@ closed with a reason.
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -23,6 +23,7 @@ from connectors.wire.frames import (
     OkFrame,
 )
 from connectors.wire.limits import DATA_STREAM, NOTHING_SEEN, TWO_PHASE_STREAM
+from connectors.wire.row_run import RowRun
 from connectors.wire.session import ConnectorRole, ConnectorSession
 from connectors.wire.two_phase import (
     ListUncommitted,
@@ -34,6 +35,7 @@ from connectors.wire.two_phase import (
     disclose,
     enclose,
 )
+from sos_client.net.plain_stream import PlainStream
 from sos_client.wire.errors import MisuseError, ProtocolError
 
 if TYPE_CHECKING:
@@ -45,14 +47,6 @@ if TYPE_CHECKING:
 HELLO_SECONDS: Final = 10.0
 FAREWELL_SECONDS: Final = 2.0
 ROWS_TOGETHER_BYTES: Final = 1024 * 1024
-
-
-class SinkRow(NamedTuple):
-    """A row, as its relay sent it: a plain tuple, since there is one for each."""
-
-    offset: int
-    key: bytes
-    payload: bytes
 
 
 class ClosedByRuleError(Exception):
@@ -78,7 +72,9 @@ class SinkSession:
         self._cookie = cookie
         self._on_greeted = on_greeted
         self._session = ConnectorSession(ConnectorRole.SINK)
-        self._rows: list[SinkRow] = []
+        self._plain = stream if isinstance(stream, PlainStream) else None
+        self._rows: list[RowRun] = []  # received, and not given away
+        self._held_bytes = 0  # that were received since rows were given away
 
     async def run(self) -> str:
         """Talk until either side ends it; says why it ended."""
@@ -92,7 +88,7 @@ class SinkSession:
                 await self._say(OkFrame(initial_credits=1))
                 while (frame := await self._next_frame()) is not None:
                     await self._take(frame)
-                    self._rows += self._session.next_rows(DATA_STREAM, SinkRow)
+                    self._take_rows()
         except trio.TooSlowError:
             return await self._give_up(f"no HELLO within {HELLO_SECONDS:g} s")
         except (ProtocolError, SinkUnavailableError) as error:
@@ -116,13 +112,31 @@ class SinkSession:
     async def _next_frame(self) -> Frame | None:
         """What comes next; rows that wait are given away before anything is waited for."""
         while (frame := self._session.next_frame()) is None:
-            await self._flush()
-            data = bytes(await self._stream.receive_some(ROWS_TOGETHER_BYTES))
+            data = await self._receive()
             if not data:
                 return None
             self._session.receive(data)
-            self._rows += self._session.next_rows(DATA_STREAM, SinkRow)
+            self._held_bytes += len(data)
+            self._take_rows()
         return frame
+
+    async def _receive(self) -> bytes:
+        """What has come; rows are given away when there are enough of them, or nothing has come."""
+        if self._plain is not None:
+            data = self._plain.receive_now() if self._held_bytes < ROWS_TOGETHER_BYTES else None
+            if data is None:
+                await self._flush()
+                data = await self._plain.receive_view()
+            return bytes(data)  # the view is of memory that all connections share
+        await self._flush()
+        return bytes(await self._stream.receive_some(ROWS_TOGETHER_BYTES))
+
+    def _take_rows(self) -> None:
+        """Those that lie whole in what was received, and follow those before."""
+        follows = self._rows[-1].after if self._rows else self._transactions.offset
+        run = self._session.next_rows(DATA_STREAM, follows)
+        if run is not None:
+            self._rows.append(run)
 
     async def _take(self, frame: Frame) -> None:
         match frame:
@@ -131,7 +145,8 @@ class SinkSession:
                 await self._flush()
                 await self._take_two_phase(message)
             case MessageFrame(stream_id, message_id, _, key, payload) if stream_id == DATA_STREAM:
-                self._rows.append(SinkRow(message_id, bytes(key), bytes(payload)))
+                keys = [bytes(key)] if key else None
+                self._rows.append(RowRun(message_id, message_id + len(payload), [bytes(payload)], keys))
             case MessageFrame(stream_id=stream_id):
                 raise ProtocolError(f"rows come in stream {DATA_STREAM}, not in stream {stream_id}")
             case NotifyFrame(stream_id=stream_id):
@@ -146,6 +161,7 @@ class SinkSession:
                 pass  # an ERROR: the connection is over
 
     async def _flush(self) -> None:
+        self._held_bytes = 0
         if self._rows:
             rows, self._rows = self._rows, []
             await self._transactions.receive(rows)

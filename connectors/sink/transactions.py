@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from connectors.sink.sink_history import SinkTransaction
+from connectors.sink.sink_rows import SinkRows
 from connectors.sink.sink_rules import SinkRules
 from connectors.wire.limits import DATA_STREAM
 from sos_client.wire.errors import ProtocolError, SosError
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from connectors.sink.sink_history import SinkHistory
     from connectors.sink.sink_log import SinkLog
-    from connectors.sink.sink_session import SinkRow
+    from connectors.sink.sink_rows import SinkRow
+    from connectors.wire.row_run import RowRun
 
     Receive = Callable[[Sequence[SinkRow]], Awaitable[None] | None]
     Prepare = Callable[[SinkTransaction], Awaitable[bool] | bool]
@@ -85,18 +87,18 @@ class SinkTransactions:
                 return
             raise ProtocolError("the same relay, or the next one, has connected again")
 
-    async def receive(self, rows: Sequence[SinkRow]) -> None:
+    async def receive(self, runs: Sequence[RowRun]) -> None:
         """Rows that follow each other. ProtocolError when they do not begin where the last ones end."""
         if self.history.prepared:
             raise ProtocolError("rows come before what is prepared was ended")
-        for row in rows:
-            if row.offset != self.offset:
-                raise ProtocolError(f"a row at offset {row.offset}, where {self.offset} follows")
-            self.offset += len(row.payload)
-            if self.rules.contents and self.rules.refuse_row(row.payload):
+        for run in runs:
+            if run.first != self.offset:
+                raise ProtocolError(f"a row at offset {run.first}, where {self.offset} follows")
+            self.offset = run.after
+            if self.rules.contents and any(map(self.rules.refuse_row, run.values)):
                 self._refuse = True
-        self._rows += len(rows)
-        await self._call(self._receive, rows)
+            self._rows += len(run.values)
+        await self._call(self._receive, SinkRows(runs))
 
     async def prepare(self, name: str, ranges: tuple[tuple[int, int, int], ...], *, vote: bool | None) -> bool:
         """The vote, when it is durable. `vote`: what a rule wants it to be."""

@@ -28,7 +28,8 @@ from connectors.wire.limits import (
     TWO_PHASE_STREAM,
     U32_MAX,
 )
-from connectors.wire.message_run import MessageRun, Row, cut_messages, cut_rows
+from connectors.wire.message_run import MessageRun, cut_messages
+from connectors.wire.row_run import RowRun, cut_rows
 from connectors.wire.streams import StreamTable
 from connectors.wire.two_phase import disclose
 from connectors.wire.two_phase_round import TwoPhaseRound
@@ -36,7 +37,7 @@ from sos_client.wire.errors import MisuseError, ProtocolError
 from sos_client.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 class ConnectorRole(Enum):
@@ -142,12 +143,12 @@ class ConnectorSession:
             self.credits -= run.frames
         return run
 
-    def next_rows(self, stream_id: int, row_of: Callable[[int, bytes, bytes], Row]) -> list[Row]:
-        """For a sink, the messages of this stream that come next, as many as are there; empty: see `next_frame`."""
+    def next_rows(self, stream_id: int, first: int) -> RowRun | None:
+        """For a sink, the messages of this stream that come next and follow `first`; None: see `next_frame`."""
         taken = self.state is SessionState.STREAMING and stream_id in self.streams.open_points
         if not (taken and self.role is ConnectorRole.SINK and self.round is not None and self.round.takes_data):
-            return []
-        return cut_rows(self._splitter, stream_id, row_of)
+            return None
+        return cut_rows(self._splitter, stream_id, first)
 
     def send(self, frame: Frame) -> bytes:
         """The bytes to send for this frame. MisuseError when it may not be sent now; then nothing has changed."""

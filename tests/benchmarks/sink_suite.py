@@ -16,7 +16,7 @@ from connectors.relay.decision_log import DecisionLog
 from connectors.sink.file_sink import FileSink
 from connectors.sink.sink_history import SinkTransaction
 from connectors.sink.sink_log import SinkLog
-from connectors.sink.sink_session import SinkRow
+from connectors.sink.sink_rows import SinkRow
 from journal.gateway.client.client import open_volume
 from journal.volume import PathClaim
 from tests.benchmarks import ours

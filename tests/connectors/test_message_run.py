@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from sos_client.wire.errors import ProtocolError
 if TYPE_CHECKING:
     from connectors.wire.frames import Frame
 
-CREDITS = 20
+CREDITS = 200
 
 
 def listener() -> ConnectorSession:
@@ -92,6 +93,45 @@ FRAMES: st.SearchStrategy[Frame] = MESSAGES | st.builds(EosFrame, stream_id=st.j
 def test_it_takes_what_the_slow_way_takes(frames: list[Frame], cuts: list[int], garbage: bytes) -> None:
     data = b"".join(map(encode, frames)) + garbage
     assert take(data, cuts, fast=True) == take(data, cuts, fast=False)
+
+
+STRETCHES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 60), st.binary(max_size=2), st.integers(0, 2)))
+
+
+@given(STRETCHES, st.lists(st.integers(0, 9000), max_size=3))
+def test_those_of_one_size_are_taken_as_others_are(
+    stretches: list[tuple[int, int, bytes, int]], cuts: list[int]
+) -> None:
+    """They are looked at many at a time. Some came before, some have the same id, some have no payload."""
+    message_id, frames = 0, []
+    for step, count, key, size in stretches:
+        frames += [MessageFrame(1, message_id + n * step, n, key, size * b"x") for n in range(count)]
+        message_id += count * step // 2
+    data = b"".join(map(encode, frames))
+    assert take(data, cuts, fast=True) == take(data, cuts, fast=False)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        MessageFrame(1, 49, 0, b"", b"payload"),
+        MessageFrame(1, 51, 0, b"", b"payload"),
+        MessageFrame(1, 50, 0, b"payload", b""),
+        MessageFrame(1, 50, 0, b"k", b"payloa"),
+        MessageFrame(1, NOTHING_SEEN, 0, b"", b"payload"),
+        MessageFrame(2, 50, 0, b"", b"payload"),
+        MessageFrame(3, 50, 0, b"", b"payload"),
+    ],
+)
+def test_one_among_many_of_a_size_that_is_not_like_them(odd: MessageFrame) -> None:
+    frames = [MessageFrame(1, n, n, b"", b"payload") for n in range(100)]
+    data = b"".join(map(encode, [*frames[:50], odd, *frames[51:]]))
+    assert take(data, [], fast=True) == take(data, [], fast=False)
+
+
+def test_large_ones_of_one_size() -> None:
+    data = b"".join(encode(MessageFrame(1, n, 0, b"", bytes(5000))) for n in range(40))
+    assert take(data, [], fast=True) == take(data, [], fast=False)
 
 
 def test_messages_that_came_before_are_left_out_and_cost_their_credit() -> None:

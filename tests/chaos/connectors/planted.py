@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from connectors.relay.coordinator import Command, Coordinator, Decide
     from connectors.relay.manifest import BatchManifest
     from connectors.relay.query_relay import QueryRelay
-    from connectors.relay.staged_rows import StagedRow
+    from connectors.relay.staged_rows import StagedRun
     from connectors.wire.frames import Frame
     from journal.volume import PathClaim
 
@@ -158,7 +158,7 @@ def _send_losing_attempts(module: str) -> None:
 
     one_after_another = BatchRows._one_after_another
 
-    async def everything(self: BatchRows) -> AsyncGenerator[list[StagedRow], None]:
+    async def everything(self: BatchRows) -> AsyncGenerator[StagedRun, None]:
         manifest, spool = self._manifest, self._spool
         folder = spool._directory / manifest.place / str(manifest.batch) / manifest.run
         named = {part.name for part in manifest.parts}

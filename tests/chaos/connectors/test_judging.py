@@ -8,7 +8,7 @@ import pytest
 
 from connectors.sink.file_sink import FileSink
 from connectors.sink.sink_log import SinkLog
-from connectors.sink.sink_session import SinkRow
+from connectors.sink.sink_rows import SinkRow
 from tests.chaos.connectors.judge import SinkFollower, Verdicts
 from tests.chaos.connectors.lines import STREAMS, TotalLines, amount
 from tests.chaos.connectors.watch import Watch

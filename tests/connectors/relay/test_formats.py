@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import connectors.relay
 from connectors.relay.decision_lines import (
@@ -18,7 +20,7 @@ from connectors.relay.decision_lines import (
     state_line,
 )
 from connectors.relay.manifest import RowOrder, StagedPart, is_place, parse_manifest, place_of, staged_place
-from connectors.relay.staged_rows import StagedRow, StagedRowReader, encode_rows, sink_of
+from connectors.relay.staged_rows import StagedRow, StagedRowReader, StagedRun, encode_rows, merged
 from journal.errors import JournalError
 from sos_client.wire.errors import SosError
 
@@ -28,9 +30,15 @@ PLACE = f"{QUERY}-68acf2c3623f905d"
 ROWS = [StagedRow(7, b"k", b"v1"), StagedRow(8, None, "é".encode())]
 
 
+def rows_of(run: StagedRun) -> list[StagedRow]:
+    count = len(run.values)
+    keys, sequences = run.keys or [None] * count, run.sequences or [0] * count
+    return [StagedRow(*row) for row in zip(sequences, keys, run.values, strict=True)]
+
+
 def read(data: bytes, *, piece_bytes: int) -> list[StagedRow]:
     reader = StagedRowReader("f")
-    rows = [row for at in range(0, len(data), piece_bytes) for row in reader.feed(data[at : at + piece_bytes])]
+    rows = [row for at in range(0, len(data), piece_bytes) for row in rows_of(reader.feed(data[at : at + piece_bytes]))]
     reader.end()
     return rows
 
@@ -48,6 +56,46 @@ def test_rows_come_out_as_they_went_in(piece_bytes: int, *, keys: bool, sequence
     assert read(encode_rows(ROWS, keys=keys, sequences=sequences), piece_bytes=piece_bytes) == expected
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 80)), max_size=6),
+    st.sampled_from([1000, 37, 4 * 21 * 16 + 2]),
+)
+def test_rows_of_one_size_are_read_as_others_are(stretches: list[tuple[int, int]], piece_bytes: int) -> None:
+    sizes = [size for size, count in stretches for _ in range(count)]
+    rows = [StagedRow(0, None, bytes([number % 256]) * size) for number, size in enumerate(sizes)]
+    assert read(encode_rows(rows), piece_bytes=piece_bytes) == rows
+
+
+def test_large_rows_of_one_size() -> None:
+    rows = [StagedRow(0, None, bytes([number]) * 5000) for number in range(40)]
+    assert read(encode_rows(rows), piece_bytes=100_000) == rows
+
+
+def test_some_rows_of_a_run() -> None:
+    run = StagedRun([b"a", b"b", b"c"], [b"k", None, b"l"], [1, 2, 3])
+    assert run.cut(1, 3) == StagedRun([b"b", b"c"], [None, b"l"], [2, 3])
+    assert StagedRun([b"a", b"b"], None, None).cut(0, 1) == StagedRun([b"a"], None, None)
+
+
+def test_what_looks_like_the_size_of_a_row_is_not_taken_for_one() -> None:
+    """Where the last of many rows of one size would begin, a larger one has the four bytes of that size in it."""
+    looks_alike = 60 * (b"\0\0\0\x04" + b"same")
+    rows = [StagedRow(0, None, value) for value in (b"same", b"size", looks_alike, b"four")]
+    assert read(encode_rows(rows), piece_bytes=10_000) == rows
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.booleans())), max_size=4))
+def test_runs_are_merged_by_sequence_then_in_their_order(runs: list[list[tuple[int, bool]]]) -> None:
+    columns: list[StagedRun] = []
+    for number, run in enumerate(runs):
+        rows = sorted(run)
+        keys: list[bytes | None] = [b"k" if keyed else None for _, keyed in rows]
+        values = [b"%d.%d" % (number, place) for place in range(len(rows))]
+        columns.append(StagedRun(values, keys if number % 2 else None, [sequence for sequence, _ in rows]))
+    expected = sorted((row for run in columns for row in rows_of(run)), key=lambda row: row.sequence)
+    assert rows_of(merged(columns)) == expected
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -58,6 +106,7 @@ def test_rows_come_out_as_they_went_in(piece_bytes: int, *, keys: bool, sequence
         ("0100 00000000", "has a row of 0 bytes"),
         ("0100 7fffffff", "has a row of 2,147,483,647 bytes"),
         ("0101 00010000", "has a key of 65,536 bytes"),
+        ("0101 ffffffff 00000000", "has a row of 0 bytes"),
         ("0100 00000002 61", "ends in the middle"),
         ("0101 0000", "ends in the middle"),
     ],
@@ -69,8 +118,12 @@ def test_what_is_not_a_staged_file(data: str, reason: str) -> None:
 
 def test_a_row_goes_where_the_document_says() -> None:
     """CRC32C of b"123456789" is e3069283: the check value that every description of it has."""
-    assert sink_of(StagedRow(0, b"123456789", b"x"), 1000) == 0xE3069283 % 1000
-    assert sink_of(StagedRow(0, None, b"123456789"), 7) == 0xE3069283 % 7
+    sink = 0xE3069283 % 7
+    with_keys = StagedRun([b"x", b"123456789", b"y"], [b"123456789", None, b"?"], [1, 2, 3])
+    assert with_keys.of_sink(sink, 7) == StagedRun([b"x", b"123456789"], [b"123456789", None], [1, 2])
+    assert StagedRun([b"123456789", b"?"], None, None).of_sink(sink, 7) == StagedRun([b"123456789"], None, None)
+    assert sum(len(with_keys.of_sink(each, 7).values) for each in range(7)) == 3
+    assert with_keys.of_sink(0, 1) == with_keys
 
 
 def manifest(**changes: Any) -> bytes:

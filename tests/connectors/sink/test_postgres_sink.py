@@ -12,7 +12,7 @@ from connectors.sink import postgres_sink
 from connectors.sink.postgres_sink import PostgresSink
 from connectors.sink.sink_history import SinkTransaction
 from connectors.sink.sink_log import SinkLog
-from connectors.sink.sink_session import SinkRow
+from connectors.sink.sink_rows import SinkRow
 from connectors.sink.transactions import SinkUnavailableError
 from sos_client.settings import SettingsError
 from tests.connectors.sink.postgres_server import postgres_server

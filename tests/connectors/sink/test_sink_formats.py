@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 import connectors.sink
+from connectors.sink.durable_file import DurableFile
 from connectors.sink.file_sink import FileSink, committed_pieces
 from connectors.sink.sink_history import (
     SinkHistory,
@@ -19,8 +21,9 @@ from connectors.sink.sink_history import (
     shortened,
 )
 from connectors.sink.sink_log import SinkLog
+from connectors.sink.sink_rows import SinkRow, SinkRows, payloads_of
 from connectors.sink.sink_rules import SinkRules, parse_rules
-from connectors.sink.sink_session import SinkRow
+from connectors.wire.row_run import RowRun
 from sos_client.settings import SettingsError
 
 
@@ -185,3 +188,39 @@ def test_a_log_that_cannot_be_shortened_goes_on(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "log").read_bytes().count(b"\n") == 103 - 1
     assert not (tmp_path / "log.new").exists()
     log.close()
+
+
+def test_rows_are_made_when_they_are_looked_at() -> None:
+    rows = SinkRows([RowRun(5, 8, [b"a", b"bc"], None), RowRun(8, 10, [b"de"], [b"key"])])
+    expected = [SinkRow(5, b"", b"a"), SinkRow(6, b"", b"bc"), SinkRow(8, b"key", b"de")]
+    assert (list(rows), len(rows), rows[1], rows[-1], rows[1:]) == (expected, 3, expected[1], expected[2], expected[1:])
+    assert payloads_of(rows) == payloads_of(expected) == [b"a", b"bc", b"de"]
+    assert payloads_of(SinkRows([RowRun(0, 1, [b"a"], None)])) == [b"a"]
+
+
+def test_much_is_written_out_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told to the disk as it comes; what is in the file is the same, also when it is cut and grows again."""
+    monkeypatch.setattr("connectors.sink.durable_file.WRITE_OUT_BYTES", 1000)
+    told: list[tuple[int, int]] = []
+    advise = os.posix_fadvise
+
+    def noted(handle: int, start: int, length: int, advice: int) -> None:
+        told.append((start, length))
+        advise(handle, start, length, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", noted)
+    file = DurableFile(tmp_path / "out")
+    file.append(b"a" * 600)
+    file.append(b"b" * 600)
+    file.append(b"c" * 600)
+    file.sync()
+    assert told == [(0, 1200), (0, 1800)]
+    file.append(b"d" * 10)
+    file.sync()
+    assert len(told) == 2
+    file.cut(500)
+    file.append(b"e" * 1000)
+    file.sync()
+    assert told[2:] == [(500, 1000), (500, 1000)]
+    file.close()
+    assert (tmp_path / "out").read_bytes() == b"a" * 500 + b"e" * 1000
