@@ -185,10 +185,10 @@ class Sending:
         if at:
             note(f"{file.path}: {at:,} bytes are there already")
         self._advance(at)
-        async for line in file.lines(at, follow=self._options["follow"]):
-            await stream.send(line.end, line.content)
-            self._advance(line.end - at)
-            at = line.end
+        async for ends, contents in file.blocks(at, follow=self._options["follow"]):
+            await stream.send_many(ends, contents)
+            self._advance(ends[-1] - at)
+            at = ends[-1]
         await stream.aclose()
         self._tell(stream, at)
 

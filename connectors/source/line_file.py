@@ -10,7 +10,8 @@ import hashlib
 import os
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -30,12 +31,11 @@ REPLACED_SECONDS: Final = 5.0
 """How long after another file has taken its name its writer may still write to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A line, and the offset after it."""
+class LineBlock(NamedTuple):
+    """Some lines, one or more, and the offset after each."""
 
-    end: int
-    content: bytes
+    ends: list[int]
+    contents: list[bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +84,10 @@ class LineFile:
             return True
         return FileIdentity(device=status.st_dev, inode=status.st_ino) != self.identity
 
-    async def lines(self, start: int, *, follow: bool) -> AsyncIterator[Line]:
-        """Lines that end after `start`. `follow`: wait for more, until another file has this one's name.
+    async def blocks(self, start: int, *, follow: bool) -> AsyncIterator[LineBlock]:
+        """Lines that end after `start`, as many at once as were read.
 
+        `follow`: wait for more, until another file has this one's name.
         MisuseError for a file that is shorter than `start`, becomes shorter, or has a line that is too long.
         """
         at, rest = start, b""
@@ -105,18 +106,20 @@ class LineFile:
                     await trio.sleep(LOOK_SECONDS)
                     continue
                 if rest:
-                    yield Line(end=at + len(rest), content=rest)
+                    yield LineBlock([at + len(rest)], [rest])
                 return
             *whole, rest = (rest + data).split(b"\n")
-            for content in whole:
-                self._check(content, at)
-                at += len(content) + 1
-                yield Line(end=at, content=content)
-            self._check(rest, at)
-
-    def _check(self, content: bytes, at: int) -> None:
-        if len(content) > LINE_BYTES_MAX:
-            raise MisuseError(f"{self.path} has a line of more than {LINE_BYTES_MAX:,} bytes at offset {at}")
+            sizes = list(map(len, whole))
+            too_long = max(sizes, default=0) > LINE_BYTES_MAX
+            if too_long:
+                good = next(number for number, size in enumerate(sizes) if size > LINE_BYTES_MAX)
+                del whole[good:], sizes[good:]
+            if whole:
+                ends = list(accumulate(map((1).__add__, sizes), initial=at))
+                at = ends[-1]
+                yield LineBlock(ends[1:], whole)
+            if too_long or len(rest) > LINE_BYTES_MAX:
+                raise MisuseError(f"{self.path} has a line of more than {LINE_BYTES_MAX:,} bytes at offset {at}")
 
     def close(self) -> None:
         os.close(self._handle)

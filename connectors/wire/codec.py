@@ -5,6 +5,8 @@ Pure. Where Wallaroo's document and its code differ, the code's form is written 
 
 from __future__ import annotations
 
+from itertools import repeat
+from operator import add
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import TYPE_CHECKING, Final
@@ -30,7 +32,7 @@ from sos_client.wire.frames import frame_header
 from sos_client.wire.limits import LENGTH_BYTES, TYPE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _U32: Final = Struct(">I")
 _U64: Final = Struct(">Q")
@@ -41,6 +43,8 @@ MESSAGE_HEAD: Final = Struct(">IBQQqH")
 """A MESSAGE from its length to the length of its key."""
 MESSAGE_COUNTED_BYTES: Final = MESSAGE_HEAD.size - LENGTH_BYTES
 """What the length of a MESSAGE counts besides key and payload."""
+
+_MESSAGE_TYPE: Final = int(FrameType.MESSAGE)
 
 assert TYPE_BYTES + _MESSAGE.size == MESSAGE_COUNTED_BYTES
 
@@ -75,6 +79,20 @@ def message_head(stream_id: int, message_id: int, event_time: int, key_bytes: in
             f"MESSAGE: stream {stream_id}, id {message_id}, event time {event_time} or a key of {key_bytes} bytes"
             f" (at most {U16_MAX}) is out of its range"
         ) from None
+
+
+def message_frames(stream_id: int, ids: Sequence[int], payloads: Sequence[bytes]) -> list[bytes]:
+    """Whole MESSAGE frames, without event times and keys, as `message_head` makes them one by one."""
+    lengths = map(MESSAGE_COUNTED_BYTES.__add__, map(len, payloads))
+    try:
+        heads = list(
+            map(MESSAGE_HEAD.pack, lengths, repeat(_MESSAGE_TYPE), repeat(stream_id), ids, repeat(0), repeat(0))
+        )
+    except StructError:
+        raise MisuseError(f"MESSAGE: stream {stream_id} or one of its ids is out of its range") from None
+    if len(payloads) != len(ids):
+        raise MisuseError(f"{len(ids)} ids for {len(payloads)} messages")
+    return list(map(add, heads, payloads))
 
 
 def _write_message(frame: MessageFrame) -> bytes:

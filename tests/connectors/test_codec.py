@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.wire.codec import decode, encode
+from connectors.wire.codec import decode, encode, message_frames
 from connectors.wire.frames import (
     TYPE_OF,
     AckFrame,
@@ -157,3 +157,19 @@ def test_a_reason_is_read_whatever_it_is() -> None:
     reason = b"\xff" + b"x" * NAME_BYTES_MAX
     body = len(reason).to_bytes(2, "big") + reason
     assert decode(FrameType.ERROR, memoryview(body)) == ErrorFrame(reason="�" + "x" * NAME_BYTES_MAX)
+
+
+@given(U64, st.lists(st.tuples(U64, st.binary())))
+def test_many_messages_are_encoded_as_each_is(stream_id: int, messages: list[tuple[int, bytes]]) -> None:
+    ids, payloads = [message_id for message_id, _ in messages], [payload for _, payload in messages]
+    expected = [encode(MessageFrame(stream_id, message_id, 0, b"", payload)) for message_id, payload in messages]
+    assert message_frames(stream_id, ids, payloads) == expected
+
+
+@pytest.mark.parametrize(
+    ("stream_id", "ids", "reason"),
+    [(-1, [1], "stream -1 or one of its ids"), (1, [U64_MAX + 1], "out of its range"), (1, [1, 2], "2 ids for 1")],
+)
+def test_many_messages_that_cannot_be_encoded(stream_id: int, ids: list[int], reason: str) -> None:
+    with pytest.raises(MisuseError, match=reason):
+        message_frames(stream_id, ids, [b"x"])

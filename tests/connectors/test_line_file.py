@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def read(path: Path, start: int = 0, *, follow: bool = False) -> list[tuple[int, bytes]]:
     file = LineFile(path)
     try:
-        return [(line.end, line.content) async for line in file.lines(start, follow=follow)]
+        return [line async for block in file.blocks(start, follow=follow) for line in zip(*block, strict=True)]
     finally:
         file.close()
 
@@ -91,8 +91,16 @@ async def test_a_file_that_is_shorter_than_what_was_sent_of_it(tmp_path: Path, s
 async def test_a_line_that_is_too_long(tmp_path: Path, end: bytes) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"first\n" + b"x" * (LINE_BYTES_MAX + 1) + end)
+    file, found = LineFile(path), list[bytes]()
+
+    async def read_all() -> None:
+        async for block in file.blocks(0, follow=False):
+            found.extend(block.contents)
+
     with pytest.raises(MisuseError, match=r"a line of more than .* at offset 6"):
-        await read(path)
+        await read_all()
+    assert found == [b"first"]
+    file.close()
 
 
 def test_a_first_line_that_still_grows_is_no_identity_yet(tmp_path: Path) -> None:

@@ -63,7 +63,22 @@ def test_a_point_of_reference_does_not_go_back() -> None:
             outbox.acknowledge(point)
 
 
-STEPS = st.tuples(st.sampled_from(["add", "take", "lose", "acknowledge"]), st.integers(0, 100))
+def test_many_are_added_as_each_would_be() -> None:
+    outbox = filled(3)
+    outbox.acknowledge(5)
+    assert outbox.add_many([4, 5], [b"4", b"5"]) == 0
+    assert outbox.add_many([6, 8], [b"6", b"8"]) == 2
+    for ids in ([8, 9], [9, 9], [9, NOTHING_SEEN], [10, 9]):
+        with pytest.raises(MisuseError, match="must grow"):
+            outbox.add_many(ids, [b"x", b"x"])
+    assert outbox.take(1) == [b"6"]
+    assert outbox.acknowledge(6) == 1
+    assert outbox.add_many([9, 10, 11], [b"9", b"10", b"11"]) == 5
+    assert outbox.take(2) == [b"8", b"9"]
+    assert (outbox.acknowledge(10), outbox.held_bytes, outbox.take(9)) == (4, 2, [b"11"])
+
+
+STEPS = st.tuples(st.sampled_from(["add", "add many", "take", "lose", "acknowledge"]), st.integers(0, 100))
 
 
 @given(st.lists(STEPS, max_size=60))
@@ -77,6 +92,10 @@ def test_a_listener_that_drops_what_it_has_gets_everything_once(steps: list[tupl
         if step == "add":
             outbox.add(next_id, b"%d" % next_id)
             next_id += 1
+        elif step == "add many":
+            ids = list(range(next_id, next_id + number % 9 + 1))
+            outbox.add_many(ids, [b"%d" % each for each in ids])
+            next_id = ids[-1] + 1
         elif step == "take":
             arrive(outbox.take(number % 3))
         elif step == "lose":

@@ -14,17 +14,17 @@ import trio.testing
 from connectors.listener.settings import ProtocolSettings
 from connectors.source.source import SILENT_SECONDS, Source
 from connectors.source.source_link import ListenerRefusedError
+from connectors.wire.frames import HelloFrame, NotifyFrame, OkFrame, RestartFrame
 from sos_client.nurseries import background
 from sos_client.wire.errors import DeadlineError, MisuseError
 from sos_client.wire.strangers import WrongPortError
-from tests.connectors.house import HELLO, OTHER, House, listening
+from tests.connectors.house import HELLO, OTHER, House, Peer, accepted, listening
 from tests.fakes.memory_volume import MemoryVolume
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from connectors.source.source import OpenStream
-    from connectors.wire.frames import HelloFrame
     from connectors.wire.session import ConnectorSession
 
 SETTINGS = ProtocolSettings(credits=10)
@@ -62,6 +62,31 @@ async def test_everything_arrives_once_and_in_order() -> None:
         with pytest.raises(MisuseError, match="closed"):
             await stream.send(100, b"")
         assert await payloads(house) == [b"%d" % n for n in range(100)]
+
+
+async def test_many_are_sent_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    """Without payload, too: such a message is no row. What is not in order is not taken at all."""
+    async with listening(settings=SETTINGS) as house, sourcing(house.dial) as source:
+        stream = await source.open_stream(1, "s")
+        for first in range(0, 100, 20):
+            ids = list(range(first, first + 20))
+            await stream.send_many(ids, [b"%d" % n if n % 7 else b"" for n in ids])
+            if first == 40:
+                await house.ends[-1].aclose()
+        for ids, sent, reason in (
+            ([100, 100], [b"x", b"x"], "must grow"),
+            ([100], [b"x", b"x"], "1 ids for 2"),
+            ([-1, 100], [b"x", b"x"], "range"),
+            ([100], [bytes(1 << 20)], "1 MiB"),
+        ):
+            with pytest.raises(MisuseError, match=reason):
+                await stream.send_many(ids, sent)
+        await stream.send_many([], [])
+        await stream.send(100, b"100")
+        await stream.aclose()
+        with pytest.raises(MisuseError, match="closed"):
+            await stream.send_many([101], [b"x"])
+        assert await payloads(house) == [b"%d" % n for n in range(101) if n % 7]
 
 
 async def test_it_goes_on_after_each_cut(autojump_clock: trio.testing.MockClock) -> None:
@@ -231,6 +256,44 @@ async def test_the_address_that_a_restart_names_is_asked_until_it_answers(
                 await stream.flush()
                 await house.ends[-1].aclose()
             assert await payloads(house) == [b"1", b"2", b"3"]
+
+
+async def test_listeners_that_send_a_source_to_each_other_are_not_asked_without_a_pause(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Each was told to drain to the other. The source asks again and again, ever more slowly, until one has it."""
+    volume, asked = MemoryVolume("v"), list[str]()
+    async with listening(volume, SETTINGS) as house, trio.open_nursery() as nursery:
+        settled = False
+
+        async def send_on(there: trio.abc.Stream, other: str) -> None:
+            peer = Peer(there)
+            while (frame := await peer.next()) is not None:
+                if isinstance(frame, HelloFrame):
+                    await peer.say(OkFrame(initial_credits=10))
+                elif isinstance(frame, NotifyFrame):
+                    await peer.say(accepted(frame.stream_id), RestartFrame(address=other))
+                    await there.aclose()
+                    return
+
+        async def dial(address: str) -> trio.abc.Stream:
+            asked.append(address)
+            if settled:
+                return await house.dial()
+            here, there = trio.testing.memory_stream_pair()
+            nursery.start_soon(send_on, there, "y:1" if address == "x:1" else "x:1")
+            return here
+
+        async with sourcing(dial) as source:
+            nursery.start_soon(source.open_stream, 1, "s")
+            await trio.sleep(60)
+            assert asked[:3] == ["a", "x:1", "y:1"]
+            assert 10 <= len(asked) <= 40
+            settled = True
+            stream = source._streams[1]
+            await stream.send(1, b"1")
+            await stream.flush()
+            assert await payloads(house) == [b"1"]
 
 
 async def test_send_waits_while_too_much_is_not_acknowledged(autojump_clock: trio.testing.MockClock) -> None:
