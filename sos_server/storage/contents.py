@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import hashlib
 from array import array
 from typing import TYPE_CHECKING, Protocol
 
@@ -263,6 +264,19 @@ class Contents:
             case ObjectState():
                 self._restore(row)
         self.changed.add(row.namespace if isinstance(row, Claimed) else row.number)
+
+    def restore(self, row: Row) -> None:
+        """As `apply`, of the catalog's rows: of two for one namespace the later one says which incarnation it is."""
+        self.apply(row)
+        if isinstance(row, NamespaceMade):
+            self._namespaces_by_number[row.number].incarnation = row.incarnation
+
+    def make_others(self, salt: bytes) -> None:
+        """Every namespace has what it has, but is not the one that its clients knew. The same salt gives the same."""
+        for number, namespace in self._namespaces_by_number.items():
+            named = salt + namespace.name.encode()
+            namespace.incarnation = hashlib.blake2b(named, digest_size=len(namespace.incarnation)).digest()
+            self.changed.add(number)
 
     def rows(self, number: int) -> list[Row]:
         """The catalog rows for what has this number now."""

@@ -7,6 +7,7 @@ Pure: decisions over headers and bytes. Reading and repairing files is in `start
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import TYPE_CHECKING
 
 from sos_client.wire.checksum import crc32c, crc32c_combine
@@ -78,6 +79,8 @@ class Replay:
         """Objects whose files may still be there."""
         self.reports: list[str] = []
         """What was found damaged, a sentence each."""
+        self.lost_rows = False
+        """Whether claims, seals, deletions or names may be among what is gone."""
 
     def scan(self, log: memoryview, generation: Generation) -> LogScan:
         """Apply a whole log file."""
@@ -100,10 +103,24 @@ class Replay:
 
     def suspect(self) -> None:
         """A part of the log is gone, nobody knows whose: what may have lost bytes at its end is marked as damaged."""
+        self.lost_rows = True
         for number, stored in self.contents.objects.items():
             if stored.sealed_time is None and not stored.damaged:
                 stored.damaged = True
                 self.contents.changed.add(number)
+
+    def accept(self) -> None:
+        """An operator does without what is gone. If claims may be, who rests on one must not find it by the old name.
+
+        The same damage gives the same incarnations again, for a start that ended before its first checkpoint.
+        """
+        if not self.lost_rows:
+            return
+        self.contents.make_others(hashlib.blake2b("\n".join(self.reports).encode()).digest())
+        self.reports.append(
+            "claims, seals and deletions may be among what is lost: each namespace has another incarnation now, so "
+            "that no volume counts this server as its member before it was replaced"
+        )
 
     def _apply(self, log: memoryview, batch: ScannedBatch, generation: int) -> None:
         for (number, offset, _, crc), position, payload in batch.payloads(log):
@@ -113,6 +130,7 @@ class Replay:
             elif whole:
                 self._add_row(payload)
             else:
+                self.lost_rows = True
                 self.reports.append(f"log generation {generation}: the row at byte {position} is damaged")
 
     def _add_row(self, payload: memoryview) -> None:
@@ -121,6 +139,7 @@ class Replay:
             row = decode_row(payload)
             self.contents.apply(row)
         except DamagedError as error:
+            self.lost_rows = True
             self.reports.append(str(error))
             return
         if isinstance(row, ObjectDeleted):

@@ -124,7 +124,7 @@ class Catalog:
                 break
             self.checkpoint, rows = decoded
             for row in rows:
-                contents.apply(row)
+                contents.restore(row)
             position += length
             await trio.lowlevel.checkpoint()
         return position

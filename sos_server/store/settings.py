@@ -45,7 +45,8 @@ class StorageSection:
     accept_log_damage: Annotated[
         bool,
         Setting(
-            "start although a part of the commit log is unreadable; what is not sealed counts as damaged then",
+            "start although a part of the commit log is unreadable; what is not sealed counts as damaged then, and "
+            "volumes count the server as lost if claims may be",
             fixed=True,
         ),
     ] = False

@@ -65,6 +65,7 @@ async def open_root(disk: Disk, settings: StoreSettings, random_bytes: Callable[
     if replay.reports and not settings.accept_log_damage:
         files.close()
         raise DamagedError("; ".join(replay.reports))
+    replay.accept()
     await _make_log_files(files)
     if not catalog.checkpoint.sequence:
         await catalog.write(contents, replay_from=1, open_generation=0)

@@ -41,6 +41,8 @@ class SimulatedHost:
         self.running = False
         self.refused_to_start: str | None = None
         """Why the process would not start: it says that it found damage."""
+        self.accepts_log_damage = False
+        """An operator has told it to start although a part of its log is gone."""
         self.held_down = False
         """Nobody is to start it again for now."""
         self.stop_wanted = trio.Event()

@@ -24,7 +24,7 @@ PAYLOAD_BYTES_MAX: Final = 16 << 10
 BATCH_BYTES_MAX: Final = 16 << 10
 
 
-def store_settings() -> StoreSettings:
+def store_settings(*, accept_log_damage: bool = False) -> StoreSettings:
     """Everything as small as the store allows, so that a short run goes around its log many times."""
     sizes = StoreSettings(batch_bytes_max=BATCH_BYTES_MAX, append_bytes_max=PAYLOAD_BYTES_MAX)
     file_bytes = sizes.buffer_bytes + FILE_RESERVE_BYTES + (16 << 10)
@@ -37,6 +37,7 @@ def store_settings() -> StoreSettings:
         copy_bytes_max=2 * file_bytes,
         idle_copy_seconds=0.4,
         reserve_bytes=64 << 10,
+        accept_log_damage=accept_log_damage,
     )
 
 
@@ -46,7 +47,10 @@ async def serve(host: SimulatedHost, disk: SimulatedDisk) -> None:
     log = EventLog(write=lambda _: None, clock=world.wall_clock)
     try:
         store = await ObjectStore.open(
-            disk, settings=store_settings(), wall_clock=world.wall_clock, random_bytes=host.chance.randbytes
+            disk,
+            settings=store_settings(accept_log_damage=host.accepts_log_damage),
+            wall_clock=world.wall_clock,
+            random_bytes=host.chance.randbytes,
         )
     except DamagedError as error:
         world.note("refused to start", f"{host.name} {error}")

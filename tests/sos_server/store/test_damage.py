@@ -16,6 +16,7 @@ from sos_client.wire.errors import DamagedError, ErrorCode
 from sos_server.storage.log_format import BLOCK_BYTES
 from sos_server.storage.object_layout import CHUNK_BYTES, data_position
 from sos_server.store.checking import check_root
+from sos_server.store.namespace import Claim
 from sos_server.store.starting import generation_without_header
 from tests.sos_server.real_store import NO_IDLE_COPY, Client, flip, refused, running
 from tests.sos_server.store_world import read_all
@@ -146,6 +147,49 @@ async def test_a_lost_directory_in_the_log_keeps_the_store_from_starting(tmp_pat
     async with running(tmp_path / "r", settings) as store:
         namespace = await store.namespace("n", create=False)
         assert await read_all(namespace, "other") == b"whole"
+
+
+@pytest.mark.parametrize("lost", ["a directory", "a row"])
+async def test_who_accepts_that_claims_may_be_lost_gets_other_namespaces(tmp_path: Path, lost: str) -> None:
+    """By the name a claim is made, by the incarnation it is known whether what was claimed is still there."""
+    async with running(tmp_path / "r", graceful=False) as store:
+        namespace = await store.namespace("n", create=True)
+        before = namespace.incarnation
+        claim = Claim(epoch=7, holder=b"h" * 16)
+        await namespace.fence(claim)
+        await Client(namespace, claim=claim).put("o", b"behind it")
+    (log,) = [path for path in (tmp_path / "r/log").iterdir() if b"h" * 16 in path.read_bytes()]
+    place = log.read_bytes().index(b"h" * 16)
+    flip(log, place // BLOCK_BYTES * BLOCK_BYTES if lost == "a directory" else place)
+    with pytest.raises(DamagedError):
+        async with running(tmp_path / "r"):
+            pass
+    settings = dataclasses.replace(NO_IDLE_COPY, accept_log_damage=True)
+    seen = set()
+    for _ in range(2):  # the second start finds the same damage: nothing was copied before the first one ended
+        async with running(tmp_path / "r", settings, graceful=False) as store:
+            namespace = await store.namespace("n", create=False)
+            assert namespace.claim is None
+            seen.add(namespace.incarnation)
+    async with running(tmp_path / "r", settings) as store:
+        await store.copy_everything()
+    async with running(tmp_path / "r") as store:
+        seen.add((await store.namespace("n", create=False)).incarnation)
+    (after,) = seen
+    assert after != before
+
+
+async def test_who_accepts_damaged_bytes_alone_keeps_the_namespace(tmp_path: Path) -> None:
+    """It is known which bytes they are: no claim, no name and no seal is lost with them."""
+    async with running(tmp_path / "r", graceful=False) as store:
+        namespace = await store.namespace("n", create=True)
+        before = namespace.incarnation
+        await Client(namespace).put("o", b"to be damaged")
+        await Client(namespace).put("o", b"behind it", 13)
+    (log,) = [path for path in (tmp_path / "r/log").iterdir() if b"to be damaged" in path.read_bytes()]
+    flip(log, log.read_bytes().index(b"to be damaged") + 3)
+    async with running(tmp_path / "r", dataclasses.replace(NO_IDLE_COPY, accept_log_damage=True)) as store:
+        assert (await store.namespace("n", create=False)).incarnation == before
 
 
 async def test_damage_in_the_catalog_keeps_the_store_from_starting(tmp_path: Path) -> None:
