@@ -197,7 +197,10 @@ def _check_records(records: SegmentReader, link: ChainLink, report: CopyReport) 
 
 
 async def _verify_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport, names: Iterable[str]) -> None:
+    """Of a server those that are sealed: what its writer did not end stands for nothing."""
     for name in snapshots_on_chain(names, reader.chain.boundaries, lsn=reader.acknowledged_lsn):
+        if (copy.label, str(name)) in reader.chain.unsealed:
+            continue
         try:
             checked_snapshot(str(name), await read_whole(copy, str(name), reader.chain.sizes[copy.label, str(name)]))
         except DamagedJournalError as error:
@@ -207,6 +210,7 @@ async def _verify_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport
 def _remark_snapshots(reader: VolumeReader, copy: Copy, report: CopyReport, mine: Collection[str]) -> None:
     _note_missing_snapshot(reader, copy, report)
     counting = {str(name) for name in snapshots_on_chain(mine, reader.chain.boundaries, lsn=reader.acknowledged_lsn)}
+    counting -= {name for label, name in reader.chain.unsealed if label == copy.label}
     dead = [name for name in mine if parse_snapshot_name(name) and name not in counting]
     if dead:
         report.remarks.append(f"{len(dead)} index snapshots that do not count")

@@ -17,9 +17,9 @@ from journal.copies.surveying import survey
 from journal.copies.verification import judge_reports, verify_called_damaged, verify_copy
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalError
-from journal.image.index_snapshot import parse_snapshot_name
+from journal.image.index_snapshot import SnapshotName, parse_snapshot_name
 from journal.kept_past import Retention
-from journal.records.record import Lsn
+from journal.records.record import ChainHash, Epoch, Lsn
 from journal.records.settings import JournalSettings
 from sos_client.client import open_client
 from sos_server.storage.contents import Claim
@@ -240,3 +240,24 @@ async def test_no_fault_of_what_is_needed_is_said_to_be_ok() -> None:
                     broken.objects[name] = left, sealed
                 await stage.put_back(whole | {"a": broken})
                 assert not await stage.says_ok(), f"{name} has {None if left is None else len(left)} bytes"
+
+
+@in_virtual_time
+async def test_an_index_snapshot_that_was_begun_and_not_ended_is_no_fault() -> None:
+    """Its owner died while it wrote it to the first member: nobody has it whole, nobody needs it, and it stays."""
+    async with memory_cluster(MEMBERS) as servers:
+        stage = Stage(servers)
+        await stage.build()
+        disks = stage.saved()
+        async with AsyncExitStack() as stack:
+            reader = await stage.reader(stack)
+            lsn, value = max(reader.chain.boundaries.items())
+        name = str(SnapshotName(lsn=Lsn(lsn), epoch=Epoch(1), chain=ChainHash(value)))
+        for disk in disks.values():
+            disk.objects.pop(name, None)
+        disks["a"].objects[name] = b"begun", False
+        await stage.put_back(disks)
+        assert await stage.says_ok()
+        disks["a"].objects[name] = b"begun", True
+        await stage.put_back(disks)
+        assert not await stage.says_ok()
