@@ -243,6 +243,15 @@ class ServedVolume(Volume, Protocol):
     async def wait_room(self) -> None:
         """Return when there may be room; see whether there is. UNAVAILABLE if members do not answer for too long."""
 
+    async def join(self, path: str) -> bool:
+        """Before an append: write a file of too many pieces again in few. False, without a wait, if it has fewer.
+
+        UNAVAILABLE, DAMAGED.
+        """
+
+    async def is_still_owned(self) -> bool:
+        """Whether enough members say, now and within a bounded time, that nobody newer can have had the volume yet."""
+
     def put_soon(
         self,
         path: str,

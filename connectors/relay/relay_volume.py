@@ -178,6 +178,14 @@ class RelayVolume:
     def is_full(self) -> bool:
         return False
 
+    async def join(self, path: str) -> bool:
+        """There are no appends."""
+        return False
+
+    async def is_still_owned(self) -> bool:
+        """Nobody else can have what is in this process's directory."""
+        return True
+
     async def wait_room(self) -> None:
         """There is room: what is staged waits for its disk."""
 

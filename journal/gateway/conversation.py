@@ -109,7 +109,7 @@ class Conversation:
             else:
                 return await self._begin(type_code, request)
         except JournalError as error:
-            await self._send(self.refusal(error))
+            await self._send(self.refusal(await self._confirmed(error)))
         return True
 
     def put_soon(self, body: memoryview, answered: Callable[[int, Answer], None]) -> bool:
@@ -193,7 +193,7 @@ class Conversation:
             return await run(volume, request)
         with changing_shared(f"{type(request).__name__} was worked on", foreseen=(JournalError,)):
             self._admit(volume, request)
-            while volume.is_full:
+            while volume.is_full or (isinstance(request, m.AppendRequest) and await volume.join(request.path)):
                 await volume.wait_room()
                 volume = self._permitted(request)  # tokens may have been read again meanwhile
             whose = self._grant.name if self._with.access.required else ""
@@ -261,7 +261,7 @@ class Conversation:
             await self._send(encode(answer))
 
     async def _refuse_early(self, error: JournalError) -> None:
-        await self._send(self.refusal(error))
+        await self._send(self.refusal(await self._confirmed(error)))
         await self._file.forget()
 
     # ── who may do what ───────────────────────────────────────────────────────────────────────────────────────────
@@ -281,6 +281,22 @@ class Conversation:
 
     def _rights_on(self, volume: str) -> frozenset[Right]:
         return frozenset(right for right in Right if self._grant.allows(right, volume))
+
+    async def _confirmed(self, error: JournalError) -> JournalError:
+        """Who has seen a newer epoch than the owner's may have been told a false one: then say so, or he stays away.
+
+        Only the members know. What they say now is newer than whatever the client has seen.
+        """
+        seen = error.fields.get("epoch")
+        if error.code is not JournalCode.NOT_OWNER or not isinstance(seen, int):
+            return error
+        try:
+            volume = self._with.volumes.owned(str(error.fields.get("volume")))
+        except JournalError:
+            return error
+        if volume.epoch < seen and await volume.is_still_owned():
+            error.fields["owned"] = volume.epoch
+        return error
 
     def _permitted(self, request: m.Request | None) -> ServedVolume:
         """The volume that the request is for, if its client may do that and this service may answer."""

@@ -160,6 +160,8 @@ class PutLane:
 
     def _begin(self, body: memoryview) -> bool:
         """Give a PUT to the volume. False: it is for the task, to which everything that is wrong will show again."""
+        if self._session.is_over:
+            return False
         self._session.phase = _WORKING
         self._working = self._beginning = True
         self._began = time.perf_counter()

@@ -76,6 +76,11 @@ class GatewaySession:
         """Whether the peer is just being told that its request is still worked on."""
         return self._notice is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it was told to end while nothing was worked on: what comes from then on must not be begun."""
+        return self._scope.cancel_called
+
     async def run(self) -> None:
         """Converse until either side ends it. Nothing that a peer does raises here; cancelled: ends at once."""
         try:
@@ -189,6 +194,7 @@ class GatewaySession:
 
     async def _serve(self, type_code: int, body: memoryview) -> bool:
         """Answer one frame; False when it was the last one."""
+        await trio.lowlevel.checkpoint_if_cancelled()  # the frame may have come just before this session was ended
         if not self.greeted:
             return await self._greet(type_code, body)
         self._working_bytes = len(body)

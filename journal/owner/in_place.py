@@ -53,8 +53,8 @@ async def append(
         file, now_size = preconditions.check_append(
             journal.pending, path, size=size, modified_ms=modified_ms, claim=claim
         )
-        if len(file) >= EXTENTS_MAX * nodes.EXTENT_BYTES:
-            if 2 * now_size > EXTENTS_MAX * PUT_BYTES_MAX:
+        if _has_too_many_pieces(file):
+            if _is_too_large(now_size):
                 raise refused(JournalCode.TOO_LARGE, f"{path} is as large as appends can make it", path=path)
             raise _InTooManyPiecesError
         return AppendChange(path=path, size=now_size)
@@ -63,14 +63,31 @@ async def append(
         try:
             return cast("FileStatus", await journal.change(check, operation, data, answers=FileStatus))
         except _InTooManyPiecesError:
-            async with journal.content.joining:  # who waited for it finds the file joined
-                await _join(journal, path)
+            await join(journal, path)
+
+
+async def join(journal: Journal, path: str) -> bool:
+    """Make few pieces of a file that has too many, which takes a while. False, at once, if there is no need to."""
+    file = nodes.find(journal.pending.tree.root, path)
+    if not isinstance(file, bytes) or not _has_too_many_pieces(file) or _is_too_large(nodes.size_of(file)):
+        return False
+    async with journal.content.joining:  # who waited for it finds the file joined
+        await _join(journal, path)
+    return True
+
+
+def _has_too_many_pieces(file: bytes) -> bool:
+    return len(file) >= EXTENTS_MAX * nodes.EXTENT_BYTES
+
+
+def _is_too_large(size: int) -> bool:
+    return 2 * size > EXTENTS_MAX * PUT_BYTES_MAX
 
 
 async def _join(journal: Journal, path: str) -> None:
     """Write a file's content again in few pieces, in one change. Nothing if the file is another one meanwhile."""
     file = nodes.find(journal.pending.tree.root, path)
-    if not isinstance(file, bytes) or len(file) < EXTENTS_MAX * nodes.EXTENT_BYTES:
+    if not isinstance(file, bytes) or not _has_too_many_pieces(file):
         return
 
     def check() -> CommitChange:

@@ -107,8 +107,8 @@ class Journal:
         self._quick_puts = QuickPuts(
             self.log, self.pending, self._shown, self.housekeeping, encode=self._encode, roll=self.roll
         )
-        self._client = surroundings.chance.randbytes(16)
-        self._sequence = self._uploads = 0
+        self.is_still_owned = self.replicas.still_have_the_claim
+        self._client, self._sequence, self._uploads = surroundings.chance.randbytes(16), 0, 0
 
     @property
     def epoch(self) -> int:
@@ -210,6 +210,9 @@ class Journal:
         return await in_place.append(
             self, path, data, size=size, modified_ms=modified_ms, operation=operation, claim=claim
         )
+
+    async def join(self, path: str) -> bool:
+        return await in_place.join(self, path)
 
     async def truncate(
         self, path: str, size: int, *, operation: OperationId | None = None, claim: PathClaim | None = None

@@ -5,6 +5,7 @@ Belongs here: starting replicas, the owner's end. What each replica does is in r
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from journal.errors import JournalCode, JournalError, SupersededError
 from journal.owner.replica import Replica
 from journal.owner.replica_progress import Standing
 from journal.statistics import MemberStatistics
+from sos_client.wire.errors import SosError
 from sos_client.wire.holders import shown_holder
 
 if TYPE_CHECKING:
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
     from journal.records.chain_rules import ChainLink
     from journal.records.membership import Member
     from journal.records.settings import JournalSettings, Surroundings
+    from sos_client.client import SosClient
 
 _DAMAGED: Final = "it does not count until they are mended from other copies"
 _DOUBT_SECONDS: Final = 10.0  # longer than a server's restart: then an owner that was fenced somewhere gives up waiting
 _LOOK_SECONDS: Final = 1.0
+_CLAIM_SECONDS: Final = 2.0  # a client waits for it, and asks again
 _PROBLEMS_MAX: Final = 300  # characters, in an error's message
 _CONNECT_SECONDS: Final = 10.0  # a reader of what is not local waits this long for the first member after opening
 
@@ -108,6 +112,24 @@ class ReplicaSet:
         yield from sorted(
             (one for one in self.replicas.values() if one.client is not None), key=lambda one: not one.is_in_sync
         )
+
+    async def still_have_the_claim(self) -> bool:
+        """Whether so many members have this owner's claim now that no newer owner's takeover can have ended before."""
+        holding: list[Member] = []
+
+        async def ask(member: Member, client: SosClient) -> None:
+            with suppress(SosError):
+                if (await client.use(self._volume)).epoch == self._log.epoch:
+                    holding.append(member)
+            if self._log.progress.is_durable_on(holding):
+                nursery.cancel_scope.cancel()
+
+        with trio.move_on_after(_CLAIM_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for replica in self.connected():
+                    assert replica.client is not None
+                    nursery.start_soon(ask, replica.member, replica.client)
+        return self._log.progress.is_durable_on(holding)
 
     def problems(self) -> str:
         """Why members do not follow, in words."""

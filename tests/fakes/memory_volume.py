@@ -79,6 +79,8 @@ class MemoryVolume:
     claimed: MemoryClaims = field(default_factory=MemoryClaims)
     answers: MemoryAnswers = field(default_factory=MemoryAnswers)
     marks: list[dict[str, MarkValue]] = field(default_factory=list)
+    in_pieces: dict[str, trio.Event] = field(default_factory=dict)  # what an append joins first, and when it is joined
+    still_owned: bool = False  # what the members would say
     pins: dict[str, tuple[int, int]] = field(default_factory=dict)
     admit: Callable[[OperationId, bytes], None] = lambda *_: None  # may raise UNAVAILABLE
     room: trio.Event | None = None  # changes wait for it before they are made
@@ -88,8 +90,6 @@ class MemoryVolume:
     def runs(self) -> int:
         """How many changes were really run, repetitions not counted."""
         return self.answers.runs
-
-    # ── what a volume offers ──────────────────────────────────────────────────────────────────────────────────────
 
     async def put(
         self,
@@ -139,6 +139,14 @@ class MemoryVolume:
     @property
     def is_full(self) -> bool:
         return self.room is not None and not self.room.is_set()
+
+    async def join(self, path: str) -> bool:
+        if (joined := self.in_pieces.pop(path, None)) is not None:
+            await joined.wait()
+        return joined is not None
+
+    async def is_still_owned(self) -> bool:
+        return self.still_owned
 
     async def wait_room(self) -> None:
         if self.room is not None:
@@ -329,8 +337,6 @@ class MemoryVolume:
         """Somebody else has the volume now."""
         self.lost = reason
         self.losing.set()
-
-    # ── the rules ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def once(self, operation: OperationId, run: Callable[[], Outcome]) -> FileStatus:
         return cast("FileStatus", await self._once(operation, run, answers=FileStatus))

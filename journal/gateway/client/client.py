@@ -108,7 +108,7 @@ class RemoteVolume:
 
     def __init__(self, pool: ServicePool, *, settings: ClientSettings) -> None:
         self.name = pool.volume
-        self.epoch = 0  # the highest seen
+        self.epoch = 0  # the highest seen that was not said to be false
         self.operations = OperationIds(settings.chance)
         self._pool = pool
         self._settings = settings
@@ -295,6 +295,7 @@ class RemoteVolume:
                         persistence.asking(link.address)
                         return await self._believed(attempt, link)
                 except SosError as error:
+                    self._unlearn(error)
                     pause_seconds = persistence.after(error, self._settings.chance.random())
                     if self._settings.on_trouble is not None:
                         self._settings.on_trouble(error)
@@ -339,12 +340,20 @@ class RemoteVolume:
         """The answer or the refusal, unless a newer owner was heard of: then nobody knows whether it counts."""
         try:
             answer = await attempt(link)
-        except JournalError:
+        except JournalError as error:
+            self._unlearn(error)
             self._check_epoch(link)
             raise
         self._check_epoch(link)
         self.epoch = max(self.epoch, link.epoch)
         return answer
+
+    def _unlearn(self, error: SosError) -> None:
+        """Forget an epoch that was never an owner's, as the owner has heard from the members since it was asked."""
+        if isinstance(error, JournalError) and error.code is JournalCode.NOT_OWNER:
+            seen, owned = error.fields.get("epoch"), error.fields.get("owned")
+            if isinstance(owned, int) and seen == self.epoch and 0 < owned < self.epoch:
+                self.epoch = owned
 
     def _check_epoch(self, link: ServiceLink) -> None:
         try:

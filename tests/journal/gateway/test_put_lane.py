@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING, NoReturn
 
@@ -245,6 +246,27 @@ async def test_an_unforeseen_mistake_in_an_answer_is_this_sessions(service: Serv
     held.pop()()
     await peer.ended.wait()
     assert isinstance(await bystander.ask(m.PingRequest(number=1)), m.PongAnswer)
+
+
+@pytest.mark.parametrize(("kind", "first"), [("put", "the end"), ("mkdirs", "the end"), ("mkdirs", "the frame")])
+async def test_what_comes_in_the_moment_in_which_a_session_ends_is_not_begun(
+    service: Service, nursery: trio.Nursery, kind: str, first: str
+) -> None:
+    """Its peer is told that it ended, and nothing else: then nothing may be done, as what is told says."""
+    peer = await opened(service, nursery)
+    (session,) = service.gateway._sessions
+    assert session._lane is not None
+    request = put(peer, "a") if kind == "put" else m.MkdirsRequest(path="a", stamp=peer.stamp())
+    assert isinstance(peer.stream, trio.SocketStream)
+    os.write(peer.stream.socket.fileno(), encode(request))
+    if first == "the frame":  # a PUT would be worked on then
+        session._lane._on_readable()
+    session.give_up(journal_error(JournalCode.AUTH, "no longer"))
+    session._lane._on_readable()
+    refusal = await peer.receive()
+    assert isinstance(refusal, m.RefusalAnswer)
+    assert refusal.code == JournalCode.AUTH
+    assert service.volume.runs == 0
 
 
 async def test_a_mistake_in_a_change_of_the_volume_ends_all(service: Service) -> None:

@@ -121,6 +121,16 @@ async def test_a_client_that_has_seen_a_newer_epoch_is_refused(service: Service)
     assert service.volume.runs == 0
 
 
+async def test_a_client_that_has_seen_a_false_epoch_is_told_so(service: Service) -> None:
+    """By the owner, when enough members say that nobody newer can have had the volume."""
+    service.volume.epoch, service.volume.still_owned = 5, True
+    peer = await service.opened()
+    for request in (m.OpenRequest(volume="payments", epoch_seen=6), m.StatRequest(path="", epoch_seen=6)):
+        refusal = await peer.refused(request)
+        fields = {"volume": "payments", "address": None, "epoch": 6, "owned": 5}
+        assert (refusal.code, dict(refusal.fields)) == (JournalCode.NOT_OWNER, fields)
+
+
 async def test_unknown_requests_are_refused_and_the_connection_stays(service: Service) -> None:
     peer = await service.opened()
     await peer.stream.send_all(bytes([0, 0, 0, 3, 0x7E, 1, 2]))
@@ -471,8 +481,8 @@ async def test_a_streamed_write_ends_when_its_right_is_taken_away(
     assert (await peer.refused(m.StatRequest(path="large", epoch_seen=0))).code == JournalCode.NOT_FOUND
 
 
-@pytest.mark.parametrize("ask", ["put", "mkdirs", "delete", "stream"])
-async def test_a_change_that_waits_for_room_is_not_made_when_its_right_is_taken_away_meanwhile(
+@pytest.mark.parametrize("ask", ["put", "mkdirs", "delete", "stream", "append"])
+async def test_a_change_that_waits_is_not_made_when_its_right_is_taken_away_meanwhile(
     ask: str, nursery: trio.Nursery, tmp_path: Path
 ) -> None:
     token = _token(tmp_path / "tokens", *Right)
@@ -481,11 +491,16 @@ async def test_a_change_that_waits_for_room_is_not_made_when_its_right_is_taken_
     await peer.receive()
     await peer.ask(OPEN)
     await peer.ask(m.PutRequest(path="old", overwrite=False, stamp=peer.stamp(), payload=b""))
-    service.volume.room = room = trio.Event()
+    room = trio.Event()
+    if ask == "append":
+        service.volume.in_pieces["old"] = room
+    else:
+        service.volume.room = room
     requests: dict[str, tuple[m.Request, ...]] = {
         "put": (m.PutRequest(path="f", overwrite=False, stamp=peer.stamp(), payload=b"x"),),
         "mkdirs": (m.MkdirsRequest(path="f", stamp=peer.stamp()),),
         "delete": (m.DeleteRequest(path="old", recursive=False, stamp=peer.stamp()),),
+        "append": (m.AppendRequest(path="old", size=0, modified_ms=1, stamp=peer.stamp(), payload=b"x"),),
         "stream": (
             m.WriteOpenRequest(path="f", overwrite=False, stamp=peer.stamp()),
             m.FileData(offset=0, payload=b"x"),

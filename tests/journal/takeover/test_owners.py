@@ -102,6 +102,26 @@ async def test_one_stray_fence_does_not_end_a_healthy_owner(autojump_clock: Mock
             assert await content(journal, "b") == b"2"
 
 
+async def test_an_owner_knows_from_its_members_whether_it_is_one_still(autojump_clock: MockClock) -> None:
+    async with memory_cluster() as servers:
+        await create(servers)
+        async with open_on(servers) as journal:
+            await journal.put("a", b"1")
+            assert await journal.is_still_owned()
+            await servers.down("b")
+            assert await journal.is_still_owned()
+            async with surroundings(servers, "stray").open_member("c:7400") as client:
+                await client.fence(VOLUME, journal.epoch + 5, b"s" * 16)
+            with trio.fail_after(5):
+                assert not await journal.is_still_owned()
+            await servers.up("b")
+            await trio.sleep(5)
+            assert await journal.is_still_owned()
+            await servers.down("a")
+            with trio.fail_after(5):
+                assert not await journal.is_still_owned()
+
+
 @pytest.mark.parametrize("fence_first", [True, False])
 async def test_a_stray_fence_and_a_member_that_comes_back_end_nobody(
     fence_first: bool,  # noqa: FBT001

@@ -268,6 +268,58 @@ async def test_an_answer_of_an_older_epoch_is_not_believed(
     assert service.volume.runs == 0
 
 
+@pytest.mark.parametrize("before", ["the first connection", "the next request", "the next piece"])
+async def test_an_epoch_that_was_never_an_owners_is_forgotten_when_the_owner_says_so(
+    service: Service, autojump_clock: Clock, before: str
+) -> None:
+    """Somebody who is not the owner has answered once, for an epoch that could be; the members say that it is none."""
+    service.volume.still_owned = True
+    network = Network(a=service)
+    async with open_volume(["a"], "payments", dial=network.dial) as volume:
+        if before != "the first connection":
+            await _put(volume, "before")
+        volume.epoch = 1000
+        if before == "the next piece":
+            write = await volume.open_write("f", overwrite=False, operation=volume.new_operation())
+            for _ in range(3):
+                await write.write(bytes(PUT_BYTES_MAX))
+            await write.commit()
+        else:
+            await _put(volume, "f")
+        assert volume.epoch == 1
+    assert "f" in service.volume.tree
+
+
+async def test_an_epoch_that_the_members_may_know_keeps_an_older_owner_away(
+    service: Service, autojump_clock: Clock
+) -> None:
+    network = Network(a=service)
+    async with open_volume(["a"], "payments", dial=network.dial) as volume:
+        volume.epoch = 2
+        assert await _code_of(_put(volume, "f")) is JournalCode.UNAVAILABLE
+        assert volume.epoch == 2
+    assert service.volume.runs == 0
+
+
+async def test_an_epoch_that_was_seen_meanwhile_is_not_forgotten(autojump_clock: Clock) -> None:
+    """The owner of before says that epoch 1000 is false; a newer one has answered since it was asked."""
+
+    async def dial(_: str) -> trio.abc.Stream:
+        here, there = trio.testing.memory_stream_pair()
+        greeting = m.WelcomeAnswer(version=1, service=bytes(16), frame_bytes_max=1, piece_bytes_max=1, time_ms=0)
+        late = m.RefusalAnswer(
+            epoch=1, code=JournalCode.NOT_OWNER, message="not so", fields=(("epoch", 1000), ("owned", 1))
+        )
+        answers: list[m.Answer] = [greeting, m.OpenedAnswer(epoch=1, volume="payments"), late]
+        await there.send_all(b"".join(map(encode, answers)))
+        return here
+
+    async with open_volume(["a"], "payments", dial=dial) as volume:
+        volume.epoch = 2
+        assert await _code_of(volume.stat("f")) is JournalCode.UNAVAILABLE
+        assert volume.epoch == 2
+
+
 async def test_a_volume_that_nobody_has_is_an_error_at_once(
     service: Service, other: Service, autojump_clock: Clock
 ) -> None:

@@ -27,6 +27,18 @@ final class SeenEpoch {
         }
     }
 
+    /**
+     * Forget an epoch that was never an owner's: the owner has asked the volume's members since it heard of it, and says
+     * NOT_OWNER with the epoch that it still has. What was seen since then stays.
+     */
+    void unlearn(Answer.Refusal refusal) {
+        boolean refuted = ServiceCode.of(refusal.code()) == ServiceCode.NOT_OWNER;
+        if (refuted && refusal.fields().get("epoch") instanceof Long seen && refusal.fields().get("owned") instanceof Long owned
+                && owned > 0 && owned < seen) {
+            highest.compareAndSet(seen, owned);
+        }
+    }
+
     /** The answer was the one that was due. */
     void add(long epoch) {
         highest.accumulateAndGet(epoch, Math::max);

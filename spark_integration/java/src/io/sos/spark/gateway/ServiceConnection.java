@@ -159,6 +159,9 @@ final class ServiceConnection implements Closeable {
             if (answer instanceof Answer.Waiting) {
                 continue;
             }
+            if (answer instanceof Answer.Refusal refusal) {
+                epochSeen.unlearn(refusal);
+            }
             epochSeen.check(answer.epoch());
             answeredEpoch = answer.epoch();
             if (answer instanceof Answer.Refusal refusal) {

@@ -514,6 +514,24 @@ public final class ClientChecks {
                 equal(2L, client.stat("x").size());
             }
         });
+        checks.check("an epoch that was never an owner's is forgotten when the owner says so, and no other", () -> {
+            MsgpackWriter poison = status(new MsgpackWriter().array(2).number(1000), "x", 1);
+            try (Scripted only = new Scripted(frame(0xa3, poison))) {
+                VolumeClient client = client(3, only.address());
+                equal(1L, client.stat("x").size());
+                only.greets = false; // an owner of an older epoch opens nothing for whoever has seen a newer one
+                only.answer = notOwner(999, 1);
+                thrown(ServiceUnavailableException.class, () -> client.stat("x"));
+                only.greets = true;
+                thrown(ServiceUnavailableException.class, () -> client.stat("x"));
+                only.greets = false;
+                only.answer = notOwner(1000, 1);
+                thrown(ServiceUnavailableException.class, () -> client.stat("x"));
+                only.greets = true;
+                only.answer = frame(0xa3, status(new MsgpackWriter().array(2).number(1), "x", 2));
+                equal(2L, client.stat("x").size());
+            }
+        });
         checks.check("an answer that is refused leaves no epoch behind", () -> {
             MsgpackWriter other = status(new MsgpackWriter().array(2).number(1000), "other", 1);
             try (Scripted rogue = new Scripted(frame(0xa3, other))) {
@@ -623,6 +641,13 @@ public final class ClientChecks {
         public void close() throws IOException {
             listener.close();
         }
+    }
+
+    private static byte[] notOwner(long seen, long owned) {
+        MsgpackWriter body = new MsgpackWriter();
+        body.array(4).number(owned).number(22).text("not so").array(2);
+        body.array(2).text("epoch").number(seen).array(2).text("owned").number(owned);
+        return frame(0xaa, body);
     }
 
     private static byte[] refusal(int code, String message, String field, String value) {
