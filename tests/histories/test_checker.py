@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CLIENT = b"c" * 16
 HEX = CLIENT.hex()
+OWNER = b"o" * 16
 
 
 class Writer:
@@ -127,6 +128,63 @@ WRONG: dict[str, tuple[Callable[[Writer], object], Callable[[list[Call]], list[C
 def test_a_wrong_history_is_seen(name: str) -> None:
     spoil_log, spoil_calls, words = WRONG[name]
     log, calls = history()
+    spoil_log(log)
+    findings = check(spoil_calls(calls), read_log([log.objects]))
+    assert any(words in finding for finding in findings), findings
+
+
+def append(content: bytes, sequence: int, asked: float, based_on: tuple[int, int], *, answer: str = "done") -> Call:
+    return Call(
+        client="d", kind="append", path="a", asked=asked, answered=asked + 1, answer=answer,
+        content=digest_of(content), based_on=based_on, operation=(HEX, sequence),
+    )  # fmt: skip
+
+
+def growing() -> tuple[Writer, list[Call]]:
+    """a=1 grows by 2; a writer that knows the file of before is refused; an owner joins it, and it grows by 3."""
+    log = Writer().segment(1).put("a", b"1", 1)
+    first = log.time_ms
+    log.record(6, ["a", 1], b"2", sequence=2)
+    second = log.time_ms
+    log.record(3, [1, 0], b"12").record(4, [1, "a", 2, second], client=OWNER)
+    log.record(6, ["a", 2], b"3", sequence=4)
+    calls = [
+        put("a", b"1", 1, 0),
+        append(b"2", 2, 2, (1, first)),
+        append(b"x", 3, 4, (1, first), answer="CHANGED"),
+        append(b"3", 4, 6, (2, second)),
+        read("a", b"123", 8),
+    ]
+    return log, calls
+
+
+def test_files_that_grow_are_judged() -> None:
+    log, calls = growing()
+    assert check(calls, read_log([log.objects])) == []
+    assert from_lines(to_lines(calls)) == calls
+
+
+def join(log: Writer, content: bytes, modified_ms: int) -> Writer:
+    log.record(3, [2, 0], content)
+    return log.record(4, [2, "a", len(content), modified_ms], client=OWNER, sequence=9)
+
+
+GROWN_WRONG: dict[str, tuple[Callable[[Writer], object], Callable[[list[Call]], list[Call]], str]] = {
+    "to another file of that size": (lambda log: log, lambda calls: changed(calls, 3, based_on=(2, 1)), "should have"),
+    "other content": (lambda log: log, lambda calls: changed(calls, 1, content=digest_of(b"9")), "other content"),
+    "refused without reason": (lambda log: log,
+                               lambda calls: changed(calls, 2, based_on=(3, 1006), asked=9, answered=10),
+                               "CHANGED, which was never so"),
+    "joined with other content": (lambda log: join(log, b"9", 1006), list, "never asked for"),
+    "joined under another time": (lambda log: join(log, b"123", 1), list, "never asked for"),
+    "of another size": (lambda log: log.record(6, ["a", 9], b"4", sequence=5), list, "other than 9 bytes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GROWN_WRONG)
+def test_files_that_grow_wrongly_are_seen(name: str) -> None:
+    spoil_log, spoil_calls, words = GROWN_WRONG[name]
+    log, calls = growing()
     spoil_log(log)
     findings = check(spoil_calls(calls), read_log([log.objects]))
     assert any(words in finding for finding in findings), findings

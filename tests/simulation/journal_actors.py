@@ -31,7 +31,7 @@ EXPECTED: Final = frozenset(
     {
         *(JournalCode.NOT_FOUND, JournalCode.ALREADY_EXISTS, JournalCode.NOT_DIRECTORY, JournalCode.IS_DIRECTORY),
         *(JournalCode.OUTCOME_UNKNOWN, JournalCode.UNAVAILABLE, JournalCode.CHANGED, JournalCode.NO_SPACE),
-        JournalCode.EXPIRED,
+        *(JournalCode.EXPIRED, JournalCode.DENIED, JournalCode.AUTH),
     }
 )
 REPEATED_MAX: Final = 200
@@ -56,12 +56,15 @@ def client_settings(world: World, name: str, chance: random.Random) -> ClientSet
 class Driver:
     """A client process."""
 
-    def __init__(self, world: World, history: History, name: str, services: list[str]) -> None:
+    def __init__(
+        self, world: World, history: History, name: str, services: list[str], *, token: bytes | None = None
+    ) -> None:
         self.world = world
         self.history = history
         self.name = name
         self.chance = world.chance(name)
         self.addresses = [f"{service}:{SERVICE_PORT}" for service in services]
+        self.token = token
         self.scope = trio.CancelScope()
         self._done: deque[Callable[[RemoteVolume], Awaitable[object]]] = deque(maxlen=REPEATED_MAX)
         """What was done and acknowledged, to be sent once more: a network may deliver a request late, and twice."""
@@ -89,7 +92,9 @@ class Driver:
     def _opened(self) -> AbstractAsyncContextManager[RemoteVolume]:
         settings = client_settings(self.world, self.name, self.chance)
         dial = partial(self.world.dial, source=self.name)
-        return open_volume(self.addresses, VOLUME, client_name=self.name, dial=dial, settings=settings)
+        return open_volume(
+            self.addresses, VOLUME, token=self.token, client_name=self.name, dial=dial, settings=settings
+        )
 
     async def _do_something(self, volume: RemoteVolume) -> None:
         path = self.chance.choice(PATHS)
@@ -106,7 +111,7 @@ class Driver:
 
     async def _write(self, volume: RemoteVolume, path: str, *, overwrite: bool) -> None:
         operation = volume.new_operation()
-        payload = self.chance.randbytes(self.chance.choice([8, 100, 700, 3000]))
+        payload = self._payload()
         asked = self.history.ask(
             self.name,
             "put" if overwrite else "create",
@@ -121,6 +126,9 @@ class Driver:
         await self._settle(asked, put(volume))
         if asked.answer is not None:
             self._done.append(put)
+
+    def _payload(self) -> bytes:
+        return self.chance.randbytes(self.chance.choice([8, 100, 700, 3000]))
 
     async def _delete(self, volume: RemoteVolume, path: str) -> None:
         operation = volume.new_operation()

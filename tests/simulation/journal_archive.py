@@ -39,10 +39,13 @@ BEGIN_SECONDS: Final = 60.0
 class Archive:
     """All records that were ever acknowledged and read, from LSN 0 on, and the moment that a pin keeps."""
 
-    def __init__(self, world: World, hosts: Iterable[str], services: Iterable[str]) -> None:
+    def __init__(
+        self, world: World, hosts: Iterable[str], services: Iterable[str], *, token: bytes | None = None
+    ) -> None:
         self.world = world
         self.hosts = tuple(hosts)
         self.services = [f"{service}:{SERVICE_PORT}" for service in services]
+        self.token = token
         self.chance = world.chance(HOST)
         self.records: list[Record] = []
         self.end = 0
@@ -54,7 +57,8 @@ class Archive:
         """A client of the services, with the first moment of all pinned."""
         settings = client_settings(self.world, HOST, self.chance)
         dial = partial(self.world.dial, source=HOST)
-        async with open_volume(self.services, VOLUME, client_name=HOST, dial=dial, settings=settings) as volume:
+        opening = open_volume(self.services, VOLUME, token=self.token, client_name=HOST, dial=dial, settings=settings)
+        async with opening as volume:
             with trio.fail_after(BEGIN_SECONDS):
                 while self.pinned is None:  # a network that cuts connections may keep an owner off for longer than that
                     with suppress(UnavailableError):

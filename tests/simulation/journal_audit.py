@@ -18,7 +18,6 @@ import msgpack
 import trio
 
 from journal.copies.promise import Verdict
-from journal.copies.verification import judge_reports, verify_copy
 from journal.copies.volume_reader import open_reader, whole_snapshot
 from journal.errors import DamagedJournalError, JournalError
 from journal.image.index_snapshot import checked_snapshot, parse_snapshot_name, snapshots_on_chain
@@ -32,6 +31,7 @@ from tests.simulation.journal_archive import open_copies
 from tests.simulation.journal_calls import calls_of
 from tests.simulation.journal_model import LogModel, check_history
 from tests.simulation.journal_process import VOLUME, address_of, surroundings
+from tests.simulation.journal_verdict import require_ok, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -78,7 +78,7 @@ class Found:
 
 
 async def audit(stage: JournalStage, nursery: trio.Nursery) -> None:
-    """Everything was stopped. Judge what the drives have."""
+    """Everything was stopped. Judge what the drives have, and at last, if nothing was lost, what is said of it."""
     everybody = Trial(present=tuple(stage.servers), accept_loss=False, words="")
     drives = {name: host.drive.copied() for name, host in stage.servers.items()}
     stage.start_servers(nursery)
@@ -92,6 +92,8 @@ async def audit(stage: JournalStage, nursery: trio.Nursery) -> None:
             await _come_back(stage, trial, nursery)
     await _set_up(stage, drives, everybody, nursery)
     await _judge(stage, everybody)
+    if stage.scenario.goes_on and not stage.lost:
+        await require_ok(stage)
 
 
 async def _set_up(stage: JournalStage, drives: dict[str, SimulatedDrive], trial: Trial, nursery: trio.Nursery) -> None:
@@ -126,9 +128,7 @@ async def _looked_at(stage: JournalStage) -> Found:
             ends = {_host_of(one.label): int(reader.chain.ends[one.label].lsn) for one in reader.chain.copies}
             is_ok = False
             if stage.lost and len(members) == len(membership.members):
-                reports = [await verify_copy(reader, one, lambda _: None) for one in members]
-                findings = await judge_reports(reader, reports)
-                verdict = max([one.verdict for one in reports] + [one.verdict for one in findings])
+                verdict, _ = await verify(reader, members)
                 stage.world.note("verified", verdict.name)
                 is_ok = verdict is Verdict.OK
             return Found(membership=membership, is_ok=is_ok, ends=ends)
@@ -225,7 +225,7 @@ class _Judgement:
             reader = await open_reader(VOLUME, copies)
             await self._read_log(reader)
             if self.trial.is_bearable:
-                check_history(self.world, self.model, self.stage.history)
+                check_history(self.world, self.model, self.stage.history, self.stage.rights)
             for path in (*PATHS, AUDITED_PATH):
                 await self._compare(path)
             if not self.trial.is_bearable:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def calls_of(history: History) -> Iterator[Call]:
     """Moments are counted, so that two of them are never one."""
     for operation in history.operations:
-        sent = operation.payload if operation.kind in ("put", "create") else None
+        sent = operation.payload if operation.kind in ("put", "create", "append") else None
         content = operation.answer if operation.kind == "read" else sent
         yield Call(
             client=operation.client,
@@ -28,6 +28,7 @@ def calls_of(history: History) -> Iterator[Call]:
             answered=NEVER if operation.answered == FAR else operation.answered,
             answer=_answer_of(operation),
             content=digest_of(content) if isinstance(content, bytes) else None,
+            based_on=operation.based_on,
             operation=None if operation.key is None else (operation.key[0].hex(), operation.key[1]),
         )
 

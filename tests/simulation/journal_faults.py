@@ -9,8 +9,13 @@ import trio
 from tests.fakes.simulated_drive import Survival
 from tests.simulation import journal_operators as operators
 from tests.simulation.journal_actors import CLIENT_SECONDS
+from tests.simulation.journal_rights import LESS
+from tests.simulation.journal_stage import DRIVERS
+from tests.simulation.server_rot import flip_in_the_log, flip_in_the_newest_header
+from tests.simulation.world import until
 
 if TYPE_CHECKING:
+    from tests.simulation.journal_rights import JournalRights
     from tests.simulation.journal_stage import JournalStage
     from tests.simulation.process import SimulatedHost
 
@@ -103,6 +108,12 @@ class JournalFaults:
                 await operators.claim_and_go_away(self.stage, server.name)
             case "repair":
                 await operators.repair(self.stage)
+            case "accept log damage":
+                await self._accept_log_damage(service)
+            case "lose a claim":
+                await self._lose_a_claim(service)
+            case "take a right away":
+                await self._take_a_right_away()
             case "replace a member" | "add a member" | "remove a member":
                 if await operators.change(self.stage, event) and self.chance.random() < 0.7:
                     await self._restart(service, power_cut=False)  # which waits for who will never give back
@@ -232,6 +243,106 @@ class JournalFaults:
             self.world.note("rot", f"{host.name} {host.drive.flip_random_bit()}")
         if not host.running:
             host.start(self._nursery)
+
+    async def _accept_log_damage(self, service: SimulatedHost) -> None:
+        """A part of one member's log rots, and an operator lets it start without; then others go, for a while.
+
+        It is one that is lost. Whether the next owner has to do without another one, too, and finds one that was behind
+        beside it, is chance.
+        """
+        host = await self._choose_a_loss()
+        if host is None:
+            return
+        others = [self.servers[name] for name in self.servers if name not in self.stage.lost]
+        behind, away = self.chance.sample(others, 2)
+        if self.chance.random() < 0.5:
+            self.world.network.partition(service.name, behind.name)
+            await trio.sleep(self.chance.uniform(0.1, 0.6))
+        await self._accept_damage_of(host)
+        if self.chance.random() < 0.6:
+            await self._change_owner(service, away)
+        self.world.network.heal()
+
+    async def _lose_a_claim(self, old: SimulatedHost) -> None:
+        """What is gone of a member's log has the claim of the newest owner; the one before has not heard of it yet."""
+        host = await self._choose_a_loss()
+        others = [self.servers[name] for name in self.stage.scenario.members if name not in self.stage.lost]
+        if host is None or len(others) < 2:
+            return
+        with_new, with_old = (one.name for one in self.chance.sample(others, 2))
+        new = self.chance.choice([one for one in self.stage.services.values() if one is not old])
+        await self._restart(old, power_cut=False)
+        await trio.sleep(1)
+        await host.kill(power_cut=False)
+        if not host.running:
+            host.start(self._nursery)
+        await trio.sleep(0.4)
+        self._keep_apart((old.name, host.name), (old.name, with_new), (new.name, with_old))
+        before = self.world.counts["took over"]
+        await self._restart(new, power_cut=False)
+
+        async def taken_over() -> bool:
+            return self.world.counts["took over"] > before
+
+        await until(taken_over, seconds=2, every=0.02)
+        await trio.sleep(self.chance.uniform(0.02, 0.3))  # before the claim is copied from the log to the catalog
+        await self._accept_damage_of(host)
+        self.world.network.heal()
+        self._keep_apart((old.name, with_new), (new.name, host.name), (new.name, with_old))
+        await trio.sleep(self.chance.uniform(0.5, 2))
+        self.world.network.heal()
+
+    def _keep_apart(self, *pairs: tuple[str, str]) -> None:
+        for one, other in pairs:
+            self.world.network.partition(one, other)
+            self.world.network.partition(other, one)
+
+    async def _accept_damage_of(self, host: SimulatedHost) -> None:
+        """Its log rots while it is down, and it is told to start without what cannot be read."""
+        await host.kill(power_cut=self.chance.random() < 0.5)
+        for _ in range(self.chance.randrange(4)):
+            flip_in_the_log(host.drive, self.chance)
+        flip_in_the_newest_header(host.drive, self.chance)
+        await trio.sleep(0.1)
+        host.held_down = False
+        if not host.running:
+            host.start(self._nursery)
+        await trio.sleep(0.3)
+        if host.refused_to_start is not None and not host.running:
+            self.world.note("accepted damage", f"{host.name} {host.refused_to_start}")
+            host.accepts_log_damage = True
+            await host.kill(power_cut=False)
+            host.start(self._nursery)
+            await trio.sleep(0.2)
+
+    async def _take_a_right_away(self) -> None:
+        """One client may do less for a while, or nothing; each service hears of it when its own SIGHUP comes.
+
+        Half of the time too few members hear of what is written then, so that changes wait. Answers may be lost before.
+        """
+        rights, client = self.stage.rights, self.chance.choice(DRIVERS)
+        assert rights is not None, "clients need tokens in this profile"
+        if self.chance.random() < 0.5:
+            for server in self.chance.sample(sorted(self.servers), 2):
+                for service in self.stage.services:
+                    self.world.network.partition(service, server)
+            await trio.sleep(self.chance.uniform(0.05, 0.3))
+        for connection in list(self.world.network.connections):
+            if client in connection.hosts and self.chance.random() < 0.4:
+                self.world.network.lose_replies(connection)
+        rights.leave(client, self.chance.choice(LESS))
+        await self._hang_up(rights)
+        await trio.sleep(self.chance.choice([0.0, 0.05, 0.5, 2.0]))
+        self.world.network.heal()
+        await trio.sleep(self.chance.choice([0.0, 0.05, 0.3]))
+        rights.give_back(client)
+        await self._hang_up(rights)
+
+    async def _hang_up(self, rights: JournalRights) -> None:
+        for service in self.chance.sample(sorted(self.stage.services), len(self.stage.services)):
+            await self.stage.services[service].between_awaits()
+            self.world.note("sighup", service)
+            rights.hang_up(service)
 
     async def _leave_in_doubt(self) -> None:
         """A claim that nobody follows up takes one member, and another one goes until the end: too few are left."""

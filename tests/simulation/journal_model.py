@@ -9,7 +9,8 @@ dictionary) gives what the tree was at every LSN. Then every operation that was 
 - said not to have happened: it is not in the log;
 - one after the other in real time: one after the other in the log;
 - read: that content was there at some moment, no earlier than what the same client saw before, and no later than
-  anything that was asked for after the answer.
+  anything that was asked for after the answer;
+- added to: the file was just the one, by size and time, that its writer knew, and has what was added at its end.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ import trio
 
 from journal.errors import JournalCode
 from journal.image.image import Image
-from journal.records.change import CommitChange, DeleteChange, PutChange, RenameChange, decode_change
+from journal.records.change import AppendChange, CommitChange, DeleteChange, PutChange, RenameChange, decode_change
 from journal.records.record import Kind
 from journal.records.segment import decode_segment_header
+from journal.volume import FileStatus
 from sos_client.wire.checksum import crc32c
+from tests.simulation.journal_rights import REFUSALS
 
 if TYPE_CHECKING:
     from journal.records.record import Record
+    from tests.simulation.journal_rights import JournalRights
     from tests.simulation.world import World
 
 OperationKey = tuple[bytes, int]
@@ -49,10 +53,13 @@ class Operation:
     path: str
     target: str = ""
     payload: bytes = b""
+    based_on: tuple[int, int] | None = None
+    """Of an append: size and time of the file that it is for."""
     key: OperationKey | None = None
     asked: int
     asked_at: float = 0.0
     """When, by the time that has really passed."""
+    answered_at: float = float("inf")
     answered: int = FAR
     answer: object = None
     refusal: JournalCode | None = None
@@ -74,10 +81,18 @@ class History:
         *,
         target: str = "",
         payload: bytes = b"",
+        based_on: tuple[int, int] | None = None,
         key: OperationKey | None = None,
     ) -> Operation:
         operation = Operation(
-            client=client, kind=kind, path=path, target=target, payload=payload, key=key, asked=self._next()
+            client=client,
+            kind=kind,
+            path=path,
+            target=target,
+            payload=payload,
+            based_on=based_on,
+            key=key,
+            asked=self._next(),
         )
         operation.asked_at = trio.current_time()
         self.operations.append(operation)
@@ -86,6 +101,7 @@ class History:
 
     def answered(self, operation: Operation, answer: object, refusal: JournalCode | None = None) -> None:
         operation.answered, operation.answer, operation.refusal = self._next(), answer, refusal
+        operation.answered_at = trio.current_time()
         self._unanswered = [one for one in self._unanswered if one is not operation]
 
     def under_way(self) -> list[str]:
@@ -106,13 +122,18 @@ class LogModel:
         """Where each operation is: the LSN at which its record ends."""
         self.begins: dict[OperationKey, int] = {}
         """The LSN at which its record begins: the moment that it ended."""
+        self.written_by: dict[OperationKey, int] = {}
+        """The epoch of its record."""
         self.chains: dict[int, bytes] = {}
         """The chain value after each record."""
         self.versions: dict[str, list[tuple[int, bytes | None]]] = defaultdict(lambda: [(0, None)])
         """Each path's content from an LSN on."""
+        self.times: dict[str, list[tuple[int, int]]] = defaultdict(lambda: [(0, 0)])
+        """When each path's file was changed, from an LSN on."""
         self.end = 0
         self.image = Image()
         self._files: dict[str, bytes] = {}
+        self._modified_ms: dict[str, int] = {}
         self._uploads: dict[int, bytearray] = {}
         self._epochs: dict[int, bytes] = {}
 
@@ -131,15 +152,21 @@ class LogModel:
         changed = self._apply(record)
         for path, content in changed.items():
             self.versions[path].append((self.end, content))
+            self.times[path].append((self.end, self._modified_ms.get(path, 0)))
             self._compare(path, content)
         if header.client != bytes(16) and header.kind not in (Kind.CHUNK, Kind.ABANDON):
             key = (header.client, header.sequence)
             require(key not in self.places, f"operation {header.sequence} of {header.client.hex()} was done twice")
             self.places[key], self.begins[key] = self.end, header.lsn
+            self.written_by[key] = max(self._epochs)
 
     def content_at(self, path: str, lsn: int) -> bytes | None:
         versions = self.versions[path]
         return versions[bisect_left(versions, (lsn + 1,)) - 1][1]
+
+    def time_at(self, path: str, lsn: int) -> int:
+        times = self.times[path]
+        return times[bisect_left(times, (lsn + 1,)) - 1][1]
 
     def moments(self, path: str, first: int, last: int) -> list[int]:
         """All LSNs in [first, last] at which the path may look different: the first, and each change."""
@@ -150,27 +177,32 @@ class LogModel:
         if segment.base is not None:
             same = self.chains.get(segment.base.end) == segment.base.chain
             self.world.require(same, f"{segment.name} goes on from another past than the one that was read")
+        if segment.epoch not in self._epochs:
+            self._uploads.clear()  # whose writers had connections to the owner of before
         holder = self._epochs.setdefault(segment.epoch, segment.holder)
         self.world.require(holder == segment.holder, f"epoch {segment.epoch} has two holders")
         newest = max(self._epochs)
         self.world.require(segment.epoch == newest, f"epoch {segment.epoch} writes after epoch {newest} has")
-        self._uploads.clear()
 
     def _apply(self, record: Record) -> dict[str, bytes | None]:
-        files, payload = self._files, bytes(record.payload)
+        files, times, payload = self._files, self._modified_ms, bytes(record.payload)
         match decode_change(record.header, record.meta):
-            case PutChange(path=path):
-                files[path] = payload
+            case PutChange(path=path, modified_ms=modified_ms):
+                files[path], times[path] = payload, modified_ms or record.header.time_ms
                 return {path: payload}
-            case CommitChange(upload=upload, path=path):
-                files[path] = bytes(self._uploads.pop(upload))
+            case AppendChange(path=path, size=size):
+                self.world.require(len(files[path]) == size, f"{path} had other than the {size} bytes that it grows by")
+                files[path], times[path] = files[path] + payload, record.header.time_ms
+                return {path: files[path]}
+            case CommitChange(upload=upload, path=path, modified_ms=modified_ms):
+                files[path], times[path] = bytes(self._uploads.pop(upload)), modified_ms or record.header.time_ms
                 return {path: files[path]}
             case DeleteChange(path=path):
                 files.pop(path, None)
                 return {path: None}
             case RenameChange(source=source, target=target):
                 if source != target:
-                    files[target] = files.pop(source)
+                    files[target], times[target] = files.pop(source), times.pop(source)
                 return {source: None, target: files[target]}
             case change:
                 if record.header.kind is Kind.CHUNK:
@@ -183,11 +215,14 @@ class LogModel:
             self.world.require(status is None, f"at LSN {self.end} the image has {path}, which is gone")
             return
         same = status is not None and status.size == len(content) and status.crc in (None, crc32c(content))
+        same = same and status.modified_ms == self._modified_ms[path]  # type: ignore[union-attr]
         self.world.require(same, f"at LSN {self.end} the image has another {path} than the records give")
 
 
-def check_history(world: World, model: LogModel, history: History) -> None:
-    """Hold everything that clients were told against the log."""
+def check_history(world: World, model: LogModel, history: History, rights: JournalRights | None = None) -> None:
+    """Hold everything that clients were told against the log. `rights` None: everybody may do everything."""
+    for operation in history.operations:
+        _check_rights(world, model, operation, rights)
     floors, ceilings = _bounds(model, history)
     seen: dict[str, int] = defaultdict(int)
     for operation, floor, ceiling in zip(history.operations, floors, ceilings, strict=True):
@@ -198,6 +233,19 @@ def check_history(world: World, model: LogModel, history: History) -> None:
             place = model.places.get(operation.key) if operation.key else None
             if place is not None and operation.answered < FAR and operation.refusal is None:
                 seen[operation.client] = max(seen[operation.client], place)
+
+
+def _check_rights(world: World, model: LogModel, operation: Operation, rights: JournalRights | None) -> None:
+    """What is in the log was allowed when it was written, and nobody is refused who may do what he asks for."""
+    name = f"{operation.kind} {operation.path} by {operation.client}"
+    if operation.refusal in REFUSALS:
+        taken = rights is not None and rights.may_refuse(operation, until=operation.answered_at)
+        world.require(taken, f"{name} was answered {operation.refusal!r}; nobody had taken that right away")
+    place = _place(model, operation)
+    if rights is not None and place is not None and operation.key is not None:
+        begin, epoch = model.begins[operation.key], model.written_by[operation.key]
+        allowed = rights.allowed(operation, epoch, begin)
+        world.require(allowed, f"{name} is at {place} in the log, written after its right was taken away")
 
 
 def _bounds(model: LogModel, history: History) -> tuple[list[int], list[int]]:
@@ -239,8 +287,12 @@ def _check_change(world: World, model: LogModel, operation: Operation, floor: in
             return
         world.require(operation.refusal is None, f"{name} was refused ({operation.refusal!r}); it is in the log")
         world.require(_allowed(model, operation, place - 1), f"{name} at {place} should have been refused")
+        if isinstance(status := operation.answer, FileStatus):
+            file = model.content_at(operation.path, place), model.time_at(operation.path, place)
+            told = file[0] is not None and (len(file[0]), file[1]) == (status.size, status.modified_ms)
+            world.require(told, f"{name} at {place} was answered {status.size} bytes of {status.modified_ms}, not so")
         return
-    if operation.answered == FAR or operation.refusal in UNKNOWN | UNDONE:
+    if operation.answered == FAR or operation.refusal in UNKNOWN | UNDONE | REFUSALS:
         return
     changes_nothing = operation.refusal is not None or operation.answer is False
     world.require(changes_nothing, f"{name} was acknowledged; it is not in the log")
@@ -265,6 +317,9 @@ def _allowed(model: LogModel, operation: Operation, lsn: int) -> bool:
             return there
         case "rename":
             return there and model.content_at(operation.target, lsn) is None
+        case "append":
+            content = model.content_at(operation.path, lsn)
+            return content is not None and (len(content), model.time_at(operation.path, lsn)) == operation.based_on
         case kind:
             raise AssertionError(kind)
 

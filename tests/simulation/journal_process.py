@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tests.fakes.simulated_connection import SimulatedStream
     from tests.fakes.simulated_disk import SimulatedDisk
     from tests.fakes.simulated_network import SimulatedListener
+    from tests.simulation.journal_rights import JournalRights
     from tests.simulation.process import SimulatedHost
     from tests.simulation.world import World
 
@@ -49,16 +50,23 @@ class ServingPlan:
     servers: tuple[str, ...]
     """Every host that is a member or may become one: a service's list may be older or newer than the volume's."""
     settings: JournalSettings
+    rights: JournalRights | None = None
+    """The tokens of those who may come in; None: everybody may."""
     standby: str = ""
     """The service that only waits until the volume is free; a start of any other one takes it over."""
 
 
 def journal_settings(
-    *, segment_bytes_max: int = SEGMENT_BYTES_MAX, retention_seconds: int = 0, retention_bytes: int = 0
+    *,
+    segment_bytes_max: int = SEGMENT_BYTES_MAX,
+    unacknowledged_bytes_max: int = 32 << 20,
+    retention_seconds: int = 0,
+    retention_bytes: int = 0,
 ) -> JournalSettings:
     """Small segments, and waits that a short run outlives."""
     return JournalSettings(
         segment_bytes_max=segment_bytes_max,
+        unacknowledged_bytes_max=unacknowledged_bytes_max,
         tail_bytes_max=30_000,
         quorum_seconds=4.0,
         pause_seconds_max=0.5,
@@ -126,6 +134,7 @@ async def serve_volume(
     """
     world, chance = host.world, random.Random(host.chance.random())
     log = _silent_log(world)
+    tokens = None if plan.rights is None else plan.rights.read_by(host.name)
 
     @asynccontextmanager
     async def open_one(volume: str, unless_above: int | None) -> AsyncIterator[Journal]:
@@ -141,6 +150,8 @@ async def serve_volume(
             )
             async with opening as journal:
                 world.note("took over", f"{host.name} epoch {journal.epoch} at {journal.acknowledged_lsn}")
+                if tokens is not None:
+                    tokens.owns(journal)
                 async with beside(journal):
                     yield journal
 
@@ -149,7 +160,9 @@ async def serve_volume(
     board = ServerBoard(servers=plan.servers, address=address, log=log, dial=dial)
     answers, standby = partial(is_alive, dial=dial), plan.standby == host.name
     keeper = VolumeKeeper(VOLUME, open_volume=open_one, board=board, is_alive=answers, log=log, standby=standby)
-    gateway = _gateway(world, keeper, log, identity=chance.randbytes(16))
+    gateway = _gateway(world, keeper, log, tokens or AccessRules(None), identity=chance.randbytes(16))
+    if tokens is not None:
+        tokens.on_reload = lambda: gateway.reload_access(world.wall_clock())
     listener = world.network.listen(address)
     async with trio.open_nursery() as nursery:
 
@@ -183,11 +196,11 @@ async def accept_all(
             nursery.start_soon(talk, await listener.accept())
 
 
-def _gateway(world: World, keeper: VolumeKeeper, log: EventLog, *, identity: bytes) -> Gateway:
+def _gateway(world: World, keeper: VolumeKeeper, log: EventLog, access: AccessRules, *, identity: bytes) -> Gateway:
     return Gateway(
         GatewaySurroundings(
             volumes=VolumeKeepers([keeper]),
-            access=AccessRules(None),
+            access=access,
             log=log,
             metrics=GatewayMetrics(),
             identity=identity,

@@ -6,7 +6,7 @@ over, reads the whole log back, and every answer that anybody ever got is held a
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, ExitStack
 from typing import Final
 
 import trio
@@ -14,17 +14,17 @@ import trio
 from journal.image import operation_window
 from tests.fakes.simulated_disk import DiskFaults
 from tests.fakes.simulated_network import NetworkFaults
+from tests.simulation.growing_files import Grower, few_extents
 from tests.simulation.journal_actors import Driver, Onlooker
 from tests.simulation.journal_audit import audit
 from tests.simulation.journal_faults import JournalFaults
 from tests.simulation.journal_process import create_on_quiet_network
 from tests.simulation.journal_scenario import Scenario, draw_scenario
-from tests.simulation.journal_stage import JournalStage
+from tests.simulation.journal_stage import DRIVERS, JournalStage
 from tests.simulation.planting import replaced
 from tests.simulation.report import RunReport, report_on
 from tests.simulation.world import PLAIN_RATE, World
 
-DRIVERS: Final = 3
 WRITE_SECONDS_MAX: Final = 60.0
 """An owner waits ten seconds for members that a claim has taken, or may have; a takeover and its pauses come after."""
 ANSWERS_FEW: Final = 25
@@ -38,7 +38,10 @@ def simulate_journal(seed: int, *, keep_trace: bool = False) -> RunReport:
     scenario = draw_scenario(seed, world.chance("scenario"))
     profile = scenario.profile
     world.network.faults = NetworkFaults(cut_rate=profile.cut_rate, ghost_rate=profile.ghost_rate, slow_rate=0.005)
-    with small_window() if profile.few_answers else nullcontext():
+    with ExitStack() as limits:
+        for small, wanted in ((small_window, profile.few_answers), (few_extents, profile.growers)):
+            if wanted:
+                limits.enter_context(small())
         return report_on(world, scenario.name, _JournalRun(world, scenario).run)
 
 
@@ -49,7 +52,7 @@ class _JournalRun:
         self.stage = JournalStage(world, scenario)
 
     async def run(self) -> None:
-        stage = self.stage
+        stage, profile = self.stage, self.scenario.profile
         async with trio.open_nursery() as nursery:
             for host in stage.servers.values():
                 host.start(nursery)
@@ -59,12 +62,12 @@ class _JournalRun:
             async with AsyncExitStack() as stack:
                 volume = await stack.enter_async_context(stage.archive.opened()) if self.scenario.forgets else None
                 self._arm()
-                with trio.move_on_after(self.scenario.profile.seconds):
+                with trio.move_on_after(profile.seconds):
                     async with trio.open_nursery() as working:
                         if volume is not None:
                             working.start_soon(stage.archive.live, volume)
-                        for number in range(DRIVERS):
-                            self._start(working, Driver, f"driver-{number}")
+                        for number, name in enumerate(DRIVERS):
+                            self._start(working, Grower if number < profile.growers else Driver, name)
                         self._start(working, Onlooker, "onlooker")
                         working.start_soon(self._keep_up, nursery)
                         await JournalFaults(stage, nursery).go_on()
@@ -76,8 +79,9 @@ class _JournalRun:
             nursery.cancel_scope.cancel()
 
     def _start(self, working: trio.Nursery, kind: type[Driver], name: str) -> None:
-        driver = kind(self.world, self.stage.history, name, list(self.stage.services))
-        self.stage.drivers.append(driver)
+        stage = self.stage
+        driver = kind(self.world, stage.history, name, list(stage.services), token=stage.token_of(name))
+        stage.drivers.append(driver)
         working.start_soon(driver.live)
 
     async def _create(self) -> None:
@@ -113,8 +117,9 @@ class _JournalRun:
 
     async def _require_a_write(self, nursery: trio.Nursery) -> None:
         """Nobody who runs is started again, so that an owner that waits for ever is seen; what was lost stays lost."""
-        driver = Driver(self.world, self.stage.history, "latecomer", list(self.stage.services))
-        self.stage.drivers.append(driver)
+        stage, name = self.stage, "latecomer"
+        driver = Driver(self.world, stage.history, name, list(stage.services), token=stage.token_of(name))
+        stage.drivers.append(driver)
         for host in self.stage.servers.values():
             host.faults = DiskFaults()
             host.drive.capacity_bytes = 1 << 40

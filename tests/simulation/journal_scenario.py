@@ -5,7 +5,7 @@ A profile says what goes wrong; the rest is drawn beside it, so that every mixtu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ class Profile:
     few_answers: bool = False
     """Whether clients ask more than the window of answers holds."""
     segment_bytes_max: int = SEGMENT_BYTES_MAX
+    growers: int = 0
+    """How many of the clients append to files; files of a few pieces are joined then."""
+    takes_rights: bool = False
+    """Whether clients need tokens, whose rights are taken away and given back."""
+    unacknowledged_bytes_max: int = 32 << 20
+    """What waits for members at most, before changes have to wait for room."""
     gives_up: bool = False
     """Whether it ends with a loss that an operator accepts: nothing is left but a member that was away at the end."""
     stays_hurt: bool = False
@@ -150,6 +156,24 @@ ROLLS: Final = Profile(
     three_of_two=True,
 )
 """What an owner that was replaced may still send comes between two segments."""
+RIGHTS: Final = Profile(
+    name="rights",
+    events={"take a right away": 12, "kill service": 1, "start service": 1, "stop service": 1},
+    seconds=8.0,
+    event_seconds=0.1,
+    takes_rights=True,
+    growers=2,
+    unacknowledged_bytes_max=1_000,
+    three_of_two=True,
+)
+ACCEPTED_DAMAGE: Final = Profile(
+    name="log damage that is accepted",
+    event_seconds=0.2,
+    events={"accept log damage": 4, "lose a claim": 6, "replace a member": 3, "repair": 1, "kill service": 1},
+    seconds=8.0,
+    segment_bytes_max=4_000,
+    three_of_two=True,
+)
 ROTTEN_CACHE: Final = Profile(
     name="a local copy that rots",
     events={"harm the local copy": 1},
@@ -157,8 +181,30 @@ ROTTEN_CACHE: Final = Profile(
     event_seconds=0.5,
 )
 """Few reads are of the local copy, so most of it is harmed, again and again."""
+
+
+def _growing(name: str) -> Profile:
+    (profile,) = (one for one in PROFILES if one.name == name)
+    return replace(profile, name=f"{name}, files that grow", growers=3)
+
+
 APART_EVERY: Final = 40
-APART: Final = {13: ROLLS, 23: LOSSES, 29: IN_DOUBT, 33: ROLLS, 37: ROTTEN_CACHE}
+APART: Final = {
+    13: ROLLS,
+    23: LOSSES,
+    29: IN_DOUBT,
+    33: ROLLS,
+    37: ROTTEN_CACHE,
+    3: ACCEPTED_DAMAGE,
+    27: ACCEPTED_DAMAGE,
+    9: RIGHTS,
+    19: RIGHTS,
+    39: RIGHTS,
+    5: _growing("owners"),
+    15: _growing("network"),
+    25: _growing("the past"),
+    35: _growing("everything"),
+}
 """Played for themselves, by what is left of the seed: in each something holds from beginning to end."""
 GOES_ON_RATE: Final = 0.25
 """How often a run must take writes after its last event. The others end amid their faults, since members that catch up

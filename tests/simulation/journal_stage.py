@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from tests.simulation.journal_archive import Archive
+from tests.simulation.journal_archive import HOST, Archive
 from tests.simulation.journal_model import History
 from tests.simulation.journal_process import ServingPlan, address_of, journal_settings, serve_volume
+from tests.simulation.journal_rights import JournalRights
 from tests.simulation.process import SimulatedHost
 from tests.simulation.server_process import serve
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     ServePlan = Callable[[ServingPlan, SimulatedHost, SimulatedDisk], Awaitable[None]]
 
 SERVICES = ("x", "y")
+DRIVERS = ("driver-0", "driver-1", "driver-2")
+CLIENTS = (*DRIVERS, "onlooker", "latecomer", HOST)
 
 
 class Client(Protocol):
@@ -43,13 +46,16 @@ class JournalStage:
         self.scenario = scenario
         self.chance = world.chance("faults")
         self.history = History()
+        self.rights = JournalRights(CLIENTS) if scenario.profile.takes_rights else None
         self.plan = ServingPlan(
             servers=tuple(address_of(name) for name in scenario.hosts),
             settings=journal_settings(
                 segment_bytes_max=scenario.profile.segment_bytes_max,
+                unacknowledged_bytes_max=scenario.profile.unacknowledged_bytes_max,
                 retention_seconds=scenario.retention_seconds,
                 retention_bytes=scenario.retention_bytes,
             ),
+            rights=self.rights,
             standby=SERVICES[1] if scenario.standby else "",
         )
         self.servers = {name: SimulatedHost(world, name, serve) for name in scenario.hosts}
@@ -57,10 +63,14 @@ class JournalStage:
             name: SimulatedHost(world, name, partial(serve_plan, self.plan))
             for name in SERVICES[: scenario.profile.services]
         }
-        self.archive = Archive(world, scenario.hosts, self.services)
+        self.archive = Archive(world, scenario.hosts, self.services, token=self.token_of(HOST))
         self.lost: set[str] = set()
         """Servers that may not have any more what they once had: never more members than the promise allows."""
         self.drivers: list[Client] = []
+
+    def token_of(self, client: str) -> bytes | None:
+        """None: nobody needs one."""
+        return None if self.rights is None else self.rights.tokens[client]
 
     def start_servers(self, nursery: trio.Nursery) -> None:
         """Start again what has ended by itself, as a supervisor does."""

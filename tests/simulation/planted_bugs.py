@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.ingest_bugs import INGEST_BUGS
 from tests.simulation.journal_bugs import JOURNAL_BUGS
+from tests.simulation.journal_client_bugs import CLIENT_BUGS
 from tests.simulation.journal_scenario import profile_of
 from tests.simulation.runner import HALVES, simulate_in_order
 from tests.simulation.server_bugs import SERVER_BUGS
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 BUGS: Final[dict[str, tuple[PlantedBug, ...]]] = {
     "server": SERVER_BUGS,
-    "journal": JOURNAL_BUGS,
+    "journal": (*JOURNAL_BUGS, *CLIENT_BUGS),
     "ingest": INGEST_BUGS,
 }
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "testing.md"

@@ -54,6 +54,13 @@ def flip_in_the_log(drive: SimulatedDrive, chance: random.Random) -> Flip | None
     return _flip(path, inode, chance.randrange(start, stop), chance)
 
 
+def flip_in_the_newest_header(drive: SimulatedDrive, chance: random.Random) -> Flip | None:
+    """Rot the header without which nobody knows what the newest log file has."""
+    files = [(_generation(inode), path, inode) for path, inode in drive.files() if path.startswith("log/")]
+    generation, path, inode = max(files, default=(0, "", None), key=lambda file: file[:2])
+    return None if not generation or inode is None else _flip(path, inode, chance.randrange(8, 16), chance)
+
+
 def flip_in_an_object(drive: SimulatedDrive, chance: random.Random) -> Flip | None:
     """Rot an object's own file, anywhere."""
     files = [(path, inode) for path, inode in drive.files() if path.startswith("objects/") and inode.stored]
