@@ -56,6 +56,7 @@ JOURNAL: Final = [
     "journal/gateway/wire/elements.py",
     "journal/gateway/wire/encoding.py",
     "journal/gateway/wire/decoding.py",
+    "journal/gateway/wire/tagging.py",
     "journal/gateway/wire/answer_checks.py",
 ]
 JOURNAL_TESTS: Final = [

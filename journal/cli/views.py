@@ -267,6 +267,6 @@ async def open_service(access: Access, volume: str) -> AsyncIterator[RemoteVolum
         tls=shown.tls,
         insecure=shown.insecure,
         client_name="sos-journal",
-        settings=ClientSettings(seconds=seconds, on_trouble=_Patience(seconds)),
+        settings=ClientSettings(seconds=seconds, on_trouble=_Patience(seconds), shared=True),
     ) as remote:
         yield remote

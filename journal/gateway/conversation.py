@@ -109,7 +109,7 @@ class Conversation:
             else:
                 return await self._begin(type_code, request)
         except JournalError as error:
-            await self._send(self.refusal(await self._confirmed(error)))
+            await self._send(self.refusal(await self.confirmed(error)))
         return True
 
     def put_soon(self, body: memoryview, answered: Callable[[int, Answer], None]) -> bool:
@@ -261,7 +261,7 @@ class Conversation:
             await self._send(encode(answer))
 
     async def _refuse_early(self, error: JournalError) -> None:
-        await self._send(self.refusal(await self._confirmed(error)))
+        await self._send(self.refusal(await self.confirmed(error)))
         await self._file.forget()
 
     # ── who may do what ───────────────────────────────────────────────────────────────────────────────────────────
@@ -282,7 +282,7 @@ class Conversation:
     def _rights_on(self, volume: str) -> frozenset[Right]:
         return frozenset(right for right in Right if self._grant.allows(right, volume))
 
-    async def _confirmed(self, error: JournalError) -> JournalError:
+    async def confirmed(self, error: JournalError) -> JournalError:
         """Who has seen a newer epoch than the owner's may have been told a false one: then say so, or he stays away.
 
         Only the members know. What they say now is newer than whatever the client has seen.

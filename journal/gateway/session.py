@@ -15,11 +15,13 @@ from journal.gateway.conversation import Conversation
 from journal.gateway.held_memory import HELD_BYTES_MAX, HELD_BYTES_MIN
 from journal.gateway.phase import ConnectionPhase
 from journal.gateway.put_lane import PutLane
+from journal.gateway.shared_talk import SharedTalk
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.decoding import decode_request, hello_head
 from journal.gateway.wire.encoding import encode
 from journal.gateway.wire.messages import FileMessageType
+from journal.gateway.wire.tagging import OF_THE_CONNECTION, tagged
 from sos_client.net.plain_stream import PlainStream
 from sos_client.serving.access import EVERYTHING, TokenRefusedError
 from sos_client.wire.errors import ProtocolError
@@ -68,6 +70,7 @@ class GatewaySession:
         self._sending_bytes = 0  # of an answer that the peer takes
         self._given_up = False
         self._lane: PutLane | None = None
+        self._shared: SharedTalk | None = None  # once greeted in version 2
         if poller is not None and isinstance(stream, PlainStream):
             self._lane = PutLane(self, stream, self._splitter, poller, surroundings)
 
@@ -105,7 +108,9 @@ class GatewaySession:
         """End when the present request, if any, is answered."""
         self.leaving = True
         self._ending = journal_error(JournalCode.SHUTTING_DOWN, "the service is shutting down; ask again in a moment")
-        if self.phase not in (ConnectionPhase.WORKING, ConnectionPhase.SENDING):
+        if self._shared is not None:
+            self._shared.leave()
+        elif self.phase not in (ConnectionPhase.WORKING, ConnectionPhase.SENDING):
             self._scope.cancel()
 
     def give_up(self, reason: JournalError | None) -> None:
@@ -133,6 +138,8 @@ class GatewaySession:
         if self._given_up or not self.greeted:
             return
         size = self._splitter.kept_bytes + self._working_bytes + self._sending_bytes + self.conversation.held_bytes
+        if self._shared is not None:
+            size += self._shared.held_bytes
         if size >= HELD_BYTES_MIN or self.holds_memory:
             self.holds_memory = size >= HELD_BYTES_MIN
             self._with.memory.hold(self, self.conversation.grant.sha256, size)
@@ -140,6 +147,9 @@ class GatewaySession:
     async def say_waiting(self, waited_seconds: float) -> None:
         """Tell the peer that its request is still worked on, if it is."""
         if self.phase is not ConnectionPhase.WORKING or self._notice is not None:
+            return
+        if self._shared is not None:
+            self._shared.say_waiting(waited_seconds)
             return
         self._notice = trio.Event()
         waiting = m.WaitingAnswer(epoch=self.conversation.epoch, waited_ms=int(waited_seconds * 1000))
@@ -152,8 +162,10 @@ class GatewaySession:
             self._notice = None
 
     async def _converse(self) -> None:
-        while not self.leaving and await self._take_turn():
+        while not self.leaving and self._shared is None and await self._take_turn():
             pass
+        if self._shared is not None:
+            await self._shared.run()
 
     async def _take_turn(self) -> bool:
         """Wait for something and answer it; False at the end. (A frame is not kept from one turn to the next.)"""
@@ -216,27 +228,31 @@ class GatewaySession:
         self._ending = self._admit(hello_head(body))
         if self._ending is not None:
             return False
-        decode_request(type_code, body)
+        hello = decode_request(type_code, body)
+        assert isinstance(hello, m.HelloRequest)
         self.greeted = True
         self._on_greeted()
         self._splitter.frame_bytes_max = limits.FRAME_BYTES_MAX
         welcome = m.WelcomeAnswer(
-            version=limits.VERSION,
+            version=hello.version,
             service=self._with.identity,
             frame_bytes_max=limits.FRAME_BYTES_MAX,
             piece_bytes_max=limits.PIECE_BYTES_MAX,
             time_ms=self._with.time_ms(),
         )
         await self._send(encode(welcome))
+        if hello.version == limits.SHARED_VERSION:
+            self._shared = SharedTalk(self, self._stream, self._splitter, self._with)
         return True
 
     def _admit(self, hello: HelloHead) -> JournalError | None:
         """Take the client's token, or say why it may not come in."""
-        if hello.version != limits.VERSION:
+        minimum, maximum = limits.VERSION, limits.SHARED_VERSION
+        if not minimum <= hello.version <= maximum:
             return journal_error(
                 JournalCode.VERSION,
-                f"this service speaks version {limits.VERSION} of the file protocol, not {hello.version}",
-                {"minimum": limits.VERSION, "maximum": limits.VERSION},
+                f"this service speaks versions {minimum} and {maximum} of the file protocol, not {hello.version}",
+                {"minimum": minimum, "maximum": maximum},
             )
         try:
             self.conversation.grant = self._with.access.authenticate(hello.token, now=self._with.wall_clock())
@@ -262,6 +278,7 @@ class GatewaySession:
 
     async def _say_goodbye(self, reason: JournalError) -> None:
         try:
-            await self._send(self.conversation.refusal(reason))
+            refusal = self.conversation.refusal(reason)
+            await self._send(refusal if self._shared is None else tagged(OF_THE_CONNECTION, refusal))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from journal.errors import JournalCode, JournalError
-from journal.volume import PUT_BYTES_MAX, Page, Volume
+from journal.volume import PUT_BYTES_MAX, OperationId, Page, Volume
 from tests.contracts.append_contract import AppendContract
 from tests.contracts.claim_contract import ClaimContract
 from tests.contracts.client_mistakes import MistakesContract
@@ -348,7 +348,8 @@ class OperationContract:
 
         async def create(number: int) -> None:
             try:
-                await put(volume, "race", b"%d" % number)
+                mine = OperationId(client=os.urandom(16), sequence=1)  # as whoever makes many changes at once does
+                await volume.put("race", b"%d" % number, overwrite=False, operation=mine)
             except JournalError as error:
                 outcomes.append(error.code.name)
             else:

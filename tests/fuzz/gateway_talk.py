@@ -14,6 +14,7 @@ from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.decoding import decode_answer
 from journal.gateway.wire.encoding import encode
+from journal.gateway.wire.tagging import OF_THE_CONNECTION, tagged, untagged
 from journal.volume import OperationId, PathClaim
 from sos_client.wire.errors import ProtocolError
 from sos_client.wire.frames import FrameSplitter
@@ -56,6 +57,9 @@ class FileTalk:
         self._tally = tally
         self._splitter = FrameSplitter(frame_bytes_max=limits.FRAME_BYTES_MAX)
         self._unanswered: deque[type[m.Request]] = deque()
+        self._shared = chance.random() < 0.5  # many requests at a time, each with a tag
+        self._tags: set[int] = set()  # of those that are not answered
+        self._last_tag = 0
         self._greeted = self._opened = False
         self._writing: int | None = None  # the bytes that went into a streamed write
         self._instance = chance.randbytes(16)
@@ -63,13 +67,13 @@ class FileTalk:
 
     @property
     def answered(self) -> bool:
-        return not self._unanswered
+        return not self._unanswered and not self._tags
 
     def next_bytes(self) -> bytes:
         request = self._request()
         if self._chance.random() < NEARLY or not self.legal:
             self.legal = False
-            return nearly(encode(request), self._chance)
+            return nearly(self._framed(request), self._chance)
         return self._sent(request)
 
     def last_bytes(self) -> bytes:
@@ -84,9 +88,28 @@ class FileTalk:
         self._splitter.feed(data)
         try:
             while (frame := self._splitter.next_frame()) is not None:
-                self._judge(decode_answer(*frame))
+                if self._shared and not self._unanswered:
+                    tag, body = untagged(frame[1])
+                    self._judge_tagged(tag, decode_answer(frame[0], body))
+                else:
+                    self._judge(decode_answer(*frame))
         except ProtocolError as error:
             raise FoundError(f"an answer that cannot be: {error}") from error
+
+    def _judge_tagged(self, tag: int, answer: m.Answer) -> None:
+        if tag == OF_THE_CONNECTION:
+            self._judge(answer)
+        elif tag not in self._tags:
+            raise FoundError(f"{type(answer).__name__} to request {tag}, which was not asked")
+        else:
+            self._tags.remove(tag)
+            self._tally.answers[f"{type(answer).__name__} on a shared connection"] += 1
+
+    def _framed(self, request: m.Request) -> bytes:
+        if not self._shared or isinstance(request, m.HelloRequest):
+            return encode(request)
+        self._last_tag += 1
+        return tagged(self._last_tag, encode(request))
 
     def _judge(self, answer: m.Answer | None) -> None:
         kind = JournalCode(answer.code).name if isinstance(answer, m.RefusalAnswer) else type(answer).__name__
@@ -103,6 +126,13 @@ class FileTalk:
         self._unanswered.popleft()
 
     def _sent(self, request: m.Request) -> bytes:
+        if self._shared and self._greeted:
+            if isinstance(request, m.OpenRequest) and self._tags:
+                request = m.PingRequest(number=2)  # nothing may be in progress beside OPEN
+            frame = self._framed(request)
+            self._tags.add(self._last_tag)
+            self.over |= isinstance(request, m.QuitRequest)
+            return frame
         match request:
             case m.HelloRequest():
                 self._greeted = True
@@ -136,7 +166,8 @@ class FileTalk:
         chance = self._chance
         if not self._greeted:
             token = chance.choice(self._world.tokens)
-            return m.HelloRequest(version=1, token=token, client="fuzz", instance=self._instance)
+            version = limits.SHARED_VERSION if self._shared else limits.VERSION
+            return m.HelloRequest(version=version, token=token, client="fuzz", instance=self._instance)
         if not self._opened:
             self._opened = True
             return m.OpenRequest(volume=self._world.volume, epoch_seen=0)

@@ -45,6 +45,10 @@ def gateway_inputs() -> Iterator[bytes]:
                 frame = bytes.fromhex(vector["frame"])
                 yield bytes([choice]) + frame[4:]
                 yield bytes([choice + 1]) + frame
+    tagged = json.loads((ROOT / "tests/vectors/gateway_tagged.json").read_text())
+    for side, choice in (("requests", 5), ("answers", 7)):
+        for vector in tagged[side]:
+            yield bytes([choice]) + bytes.fromhex(vector["frame"])
 
 
 def connector_inputs() -> Iterator[bytes]:

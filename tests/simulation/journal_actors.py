@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ import trio
 
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client.client import ClientSettings, open_volume
+from sos_client.nurseries import together
 from sos_client.retry import RetryPolicy
 from sos_client.wire.errors import ProtocolError
 from tests.simulation.journal_process import SERVICE_PORT, VOLUME
@@ -35,11 +37,13 @@ EXPECTED: Final = frozenset(
     }
 )
 REPEATED_MAX: Final = 200
+RUNS_THAT_SHARE: Final = 1 / 3
+"""In the others no client's tasks share a connection."""
 ONLOOKER_SECONDS: Final = 0.1
 """Between two looks at most."""
 
 
-def client_settings(world: World, name: str, chance: random.Random) -> ClientSettings:
+def client_settings(world: World, name: str, chance: random.Random, *, shared: bool = False) -> ClientSettings:
     """A client asks again after an answer that cannot be the one to its request; no service here may give one."""
 
     def require_a_true_answer(error: SosError) -> None:
@@ -50,6 +54,7 @@ def client_settings(world: World, name: str, chance: random.Random) -> ClientSet
         retry=RetryPolicy(pause_seconds_max=0.5),
         chance=chance,
         on_trouble=require_a_true_answer,
+        shared=shared,
     )
 
 
@@ -66,17 +71,30 @@ class Driver:
         self.addresses = [f"{service}:{SERVICE_PORT}" for service in services]
         self.token = token
         self.scope = trio.CancelScope()
+        some_share = world.chance("some share").random() < RUNS_THAT_SHARE
+        self.tasks = world.chance(f"{name} shares").choice([1, 3, 3]) if some_share else 1
+        """More than one share a connection, as the tasks of a JVM do."""
         self._done: deque[Callable[[RemoteVolume], Awaitable[object]]] = deque(maxlen=REPEATED_MAX)
         """What was done and acknowledged, to be sent once more: a network may deliver a request late, and twice."""
 
     async def live(self) -> None:
-        """One thing after the other until cancelled."""
+        """One thing after the other until cancelled; of several tasks, each."""
         self.chance.shuffle(self.addresses)
         with self.scope:
             async with self._opened() as volume:
-                while True:
-                    await self._do_something(volume)
-                    await trio.sleep(self.chance.choice([0.0, 0.02, 0.3]) * self.chance.random())
+                if self.tasks == 1:
+                    await self._keep_busy(volume)
+                self.world.counts["tasks shared a connection"] += self.tasks
+                async with together() as nursery:
+                    for number in range(self.tasks):
+                        task = copy.copy(self)  # which sees what it sees, whatever the others have seen
+                        task.name = f"{self.name}.{number}"
+                        nursery.start_soon(task._keep_busy, volume)
+
+    async def _keep_busy(self, volume: RemoteVolume) -> None:
+        while True:
+            await self._do_something(volume)
+            await trio.sleep(self.chance.choice([0.0, 0.02, 0.3]) * self.chance.random())
 
     async def write_once(self) -> None:
         """Try until one file was written."""
@@ -90,7 +108,7 @@ class Driver:
         self.world.network.kill_host(self.name, power_cut=self.chance.random() < 0.5)
 
     def _opened(self) -> AbstractAsyncContextManager[RemoteVolume]:
-        settings = client_settings(self.world, self.name, self.chance)
+        settings = client_settings(self.world, self.name, self.chance, shared=self.tasks > 1)
         dial = partial(self.world.dial, source=self.name)
         return open_volume(
             self.addresses, VOLUME, token=self.token, client_name=self.name, dial=dial, settings=settings

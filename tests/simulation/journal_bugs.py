@@ -10,6 +10,7 @@ from journal.errors import SupersededError
 from journal.gateway.client.client import RemoteVolume
 from journal.gateway.client.retry_state import RetryState
 from journal.gateway.put_lane import PutLane
+from journal.gateway.shared_talk import SharedTalk
 from journal.image import preconditions
 from journal.image.index_snapshot import SnapshotName, parse_snapshot_name
 from journal.image.operation_window import OperationWindow
@@ -208,6 +209,12 @@ def _answer_twice(right: Right, lane: PutLane, epoch: int, answer: Any) -> None:
     right(lane, epoch, answer)
 
 
+def _somebody_elses(right: Right, talk: SharedTalk, tag: int, frame: bytes) -> None:
+    others = [other for other in talk._tags if other != tag]
+    whose = min(others, default=tag)
+    right(talk, whose, frame[:5] + whose.to_bytes(4) + frame[9:])
+
+
 def _age_by_wall_clock(keeper: Timekeeper, wall_ms: int, _monotonic_ms: int) -> int:
     return max(wall_ms, keeper.last_ms)
 
@@ -219,6 +226,11 @@ JOURNAL_BUGS: Final = (
         name="PUT lane answers twice",
         breaks="the callback of a PUT on a plain socket is called twice",
         plant=wrapped(PutLane, "_answered", _answer_twice),
+    ),
+    PlantedBug(
+        name="an answer for another task",
+        breaks="an answer on a shared connection has the tag of another request",
+        plant=wrapped(SharedTalk, "_answer", _somebody_elses),
     ),
     PlantedBug(
         name="one member is enough",

@@ -44,6 +44,11 @@ LESS: Final = (
 """What may be left to a client for a while. Nothing: its token is not in the file any more."""
 
 
+def process_of(operation: Operation) -> str:
+    """The client, which has a token, of the task that asked."""
+    return operation.client.partition(".")[0]
+
+
 @dataclass(slots=True)
 class _Epoch:
     """From which LSN on its owner had read which tokens."""
@@ -131,12 +136,12 @@ class JournalRights:
         """Whether its client had the right when the record of this operation was written."""
         if epoch not in self._epochs:
             return False
-        grant = self._epochs[epoch].at(begin).get(operation.client)
+        grant = self._epochs[epoch].at(begin).get(process_of(operation))
         return grant is not None and NEEDED[operation.kind] <= grant.rights
 
     def may_refuse(self, operation: Operation, *, until: float) -> bool:
         """Whether somebody had taken a right away that the operation needs, before it was answered."""
         return any(
-            client == operation.client and since <= until and (not rights or not NEEDED[operation.kind] <= rights)
+            client == process_of(operation) and since <= until and (not rights or not NEEDED[operation.kind] <= rights)
             for client, rights, since in self._taken
         )

@@ -18,7 +18,7 @@ HAPPENED = (
     *("power cut", "kill", "took over", "answered", "partition", "cut", "lose replies"),
     *("members changed", "taken away", "pin", "moments audited", "judged twice", "clock jump", "repeated"),
     *("operations audited", "records audited", "answered ALREADY_EXISTS", "answered NOT_FOUND"),
-    *("plain socket", "short send"),
+    *("plain socket", "short send", "tasks shared a connection"),
 )
 """A simulation in which these never happen shows nothing."""
 HAPPENED_IN_MANY = (*HAPPENED, "went on", "wipe", "rot", "sleep", "replace a member", "add a member", "remove a member")

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from journal.gateway.wire.decoding import decode_request
-from journal.gateway.wire.limits import FRAME_BYTES_MAX
+from journal.gateway.wire.decoding import decode_request, hello_head
+from journal.gateway.wire.limits import FRAME_BYTES_MAX, SHARED_VERSION
 from journal.gateway.wire.messages import FileMessageType
+from journal.gateway.wire.tagging import OF_THE_CONNECTION, untagged
 from sos_client.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
@@ -56,21 +57,30 @@ class CallRecorder:
 
     def serve(self, client: socket.socket, service: socket.socket) -> None:
         """One connection, until either side ends it."""
-        current: list[Call] = []
+        current: dict[int, Call] = {}  # the last one with each tag; all have the same one where there are none
+        shared = False
 
         def request(kind: FileMessageType, body: memoryview) -> None:
+            nonlocal shared
+            tag = OF_THE_CONNECTION
+            if kind is FileMessageType.HELLO:
+                shared = hello_head(body).version == SHARED_VERSION
+            elif shared:
+                tag, body = untagged(body)
             if kind in _GREETINGS:
                 self.greetings += 1
             elif kind in _MORE_OF_A_CALL:
-                current[-1].frames_there += 1
+                current[tag].frames_there += 1
             else:
                 decoded = decode_request(kind, body)
-                current.append(Call(kind=kind, path=getattr(decoded, "path", "")))
-                self.calls.append(current[-1])
+                current[tag] = Call(kind=kind, path=getattr(decoded, "path", ""))
+                self.calls.append(current[tag])
 
-        def answer(kind: FileMessageType, _: memoryview) -> None:
+        def answer(kind: FileMessageType, body: memoryview) -> None:
             if kind not in _GREETINGS and kind is not FileMessageType.WAITING:
-                current[-1].frames_back += 1
+                tag = untagged(body)[0] if shared else OF_THE_CONNECTION
+                if tag in current:  # not a farewell
+                    current[tag].frames_back += 1
 
         threading.Thread(target=_pass_on, args=(service, client, answer), daemon=True).start()
         _pass_on(client, service, request)

@@ -14,6 +14,7 @@ def test_java_codec_agrees_with_the_vectors() -> None:
         "io.sos.spark.gateway.VectorChecks",
         str(_VECTORS / "gateway_messages.json"),
         str(_VECTORS / "gateway_invalid.json"),
+        str(_VECTORS / "gateway_tagged.json"),
     )
     assert not outcome.failed, outcome.summary()
-    assert len(outcome.passed) > 80
+    assert len(outcome.passed) > 110

@@ -10,7 +10,7 @@ import random
 import time
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
@@ -35,23 +35,29 @@ from journal.volume import (
 )
 from sos_client.clear_text import check_token_stays
 from sos_client.net.dialing import Dial, tcp_dial
+from sos_client.nurseries import background
 from sos_client.retry import RetryPolicy
 from sos_client.wire.errors import ConnectionLostError, MisuseError, ProtocolError, SosError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from journal.gateway.client.service_link import ServiceLink
+    from journal.gateway.client.shared_link import SharedTurn
     from journal.volume import Buffer, MarkValue, VolumeDescription
 
 READ_BYTES: Final = 4 * limits.PIECE_BYTES_MAX
 """What one READ of a larger file asks for: kept in memory, so that no connection waits for who consumes it."""
 
+SHARED_PUT_BYTES_MAX: Final = 128 * 1024
+"""Small requests do not wait behind larger ones."""
+
 PAUSE_SECONDS_MAX: Final = 0.5
 """Between attempts: a service that was started again is found soon, and few clients ask one that is not there."""
 
 A = TypeVar("A", bound=m.Answer)
+L = TypeVar("L", "ServiceLink", "ServiceLink | SharedTurn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,8 @@ class ClientSettings:
 
     `wall_clock`: seconds since 1970, which bound the epochs that are believed.
     `on_trouble` is told what went wrong each time that an operation is about to be tried again.
+    `shared`: requests of one frame share one connection, for a client whose tasks ask for many things at once. Files
+    that are read or streamed, and puts of more than SHARED_PUT_BYTES_MAX, have connections of their own all the same.
     """
 
     seconds: float = limits.CLIENT_SECONDS
@@ -67,6 +75,7 @@ class ClientSettings:
     chance: random.Random = field(default_factory=random.SystemRandom)
     wall_clock: Callable[[], float] = time.time
     on_trouble: Callable[[SosError], None] | None = None
+    shared: bool = False
 
 
 @asynccontextmanager
@@ -97,10 +106,13 @@ async def open_volume(
         dial=dial or tcp_dial(tls),
         hello=hello(token, client_name, settings.chance.randbytes(limits.INSTANCE_BYTES)),
     )
-    try:
-        yield RemoteVolume(pool, settings=settings)
-    finally:
-        await pool.aclose()
+    async with background() as nursery:
+        if settings.shared:
+            pool.sharing = nursery
+        try:
+            yield RemoteVolume(pool, settings=settings)
+        finally:
+            await pool.aclose()
 
 
 class RemoteVolume:
@@ -134,6 +146,8 @@ class RemoteVolume:
             stamp = self._stamp(operation, claim)
             return m.PutRequest(path=path, overwrite=overwrite, stamp=stamp, payload=payload, modified_ms=modified_ms)
 
+        if len(payload) > SHARED_PUT_BYTES_MAX:
+            return (await self.persist_change(_asking(request, m.StatusAnswer), operation)).status
         return (await self._change(operation, request, m.StatusAnswer)).status
 
     async def append(
@@ -153,6 +167,8 @@ class RemoteVolume:
             stamp = self._stamp(operation, claim)
             return m.AppendRequest(path=path, size=size, modified_ms=modified_ms, stamp=stamp, payload=data)
 
+        if len(data) > SHARED_PUT_BYTES_MAX:
+            return (await self.persist_change(_asking(request, m.StatusAnswer), operation)).status
         return (await self._change(operation, request, m.StatusAnswer)).status
 
     async def open_write(
@@ -283,15 +299,21 @@ class RemoteVolume:
     async def persist_change(self, attempt: Callable[[ServiceLink], Awaitable[A]], operation: OperationId) -> A:
         """The answer of the first attempt that gets one. `attempt` may be run many times and must send the same."""
         with self.operations.until_answered(operation):
-            return await self._persist(attempt, changes=True)
+            return await self._persist(attempt, self._pool.link, changes=True)
 
-    async def _persist(self, attempt: Callable[[ServiceLink], Awaitable[A]], *, changes: bool) -> A:
+    async def _persist(
+        self,
+        attempt: Callable[[L], Awaitable[A]],
+        links: Callable[[int], AbstractAsyncContextManager[L]],
+        *,
+        changes: bool,
+    ) -> A:
         persistence = RetryState(self._pool.addresses, self._settings.retry, changes=changes)
         with trio.move_on_after(self._settings.seconds):
             while True:
                 persistence.begin()
                 try:
-                    async with self._pool.link(self.epoch) as link:
+                    async with links(self.epoch) as link:
                         persistence.asking(link.address)
                         return await self._believed(attempt, link)
                 except SosError as error:
@@ -307,16 +329,11 @@ class RemoteVolume:
         return self._pool.link(self.epoch)
 
     async def _ask(self, request: Callable[[], m.Request], kind: type[A]) -> A:
-        async def attempt(link: ServiceLink) -> A:
-            return expected(await link.ask(request()), kind)
-
-        return await self._persist(attempt, changes=False)
+        return await self._persist(_asking(request, kind), self._pool.turn, changes=False)
 
     async def _change(self, operation: OperationId, request: Callable[[], m.Request], kind: type[A]) -> A:
-        async def attempt(link: ServiceLink) -> A:
-            return expected(await link.ask(request()), kind)
-
-        return await self.persist_change(attempt, operation)
+        with self.operations.until_answered(operation):
+            return await self._persist(_asking(request, kind), self._pool.turn, changes=True)
 
     async def _read_once(
         self, path: str, offset: int, length: int, modified_ms: int | None
@@ -331,12 +348,12 @@ class RemoteVolume:
             status, pieces = await link.ask_read(request)
             return status
 
-        return (await self._persist(attempt, changes=False)).status, pieces
+        return (await self._persist(attempt, self._pool.link, changes=False)).status, pieces
 
     def _stamp(self, operation: OperationId, claim: PathClaim | None) -> m.Stamp:
         return m.Stamp(operation=operation, claim=claim, epoch_seen=self.epoch)
 
-    async def _believed(self, attempt: Callable[[ServiceLink], Awaitable[A]], link: ServiceLink) -> A:
+    async def _believed(self, attempt: Callable[[L], Awaitable[A]], link: L) -> A:
         """The answer or the refusal, unless a newer owner was heard of: then nobody knows whether it counts."""
         try:
             answer = await attempt(link)
@@ -355,14 +372,25 @@ class RemoteVolume:
             if isinstance(owned, int) and seen == self.epoch and 0 < owned < self.epoch:
                 self.epoch = owned
 
-    def _check_epoch(self, link: ServiceLink) -> None:
+    def _check_epoch(self, link: ServiceLink | SharedTurn) -> None:
         try:
             check_epoch(link.epoch, self._settings.wall_clock())
         except ProtocolError:
-            link.usable = False
+            link.distrust()
             raise
         if 0 < link.epoch < self.epoch:
-            link.usable = False
+            link.distrust()
             raise ConnectionLostError(
                 f"{link.address} answered for epoch {link.epoch}, but epoch {self.epoch} has been seen: not the owner"
             )
+
+
+def _asking(
+    request: Callable[[], m.Request], kind: type[A]
+) -> Callable[[ServiceLink | SharedTurn], Coroutine[Any, Any, A]]:
+    """An attempt that asks for one frame."""
+
+    async def attempt(link: ServiceLink | SharedTurn) -> A:
+        return expected(await link.ask(request()), kind)
+
+    return attempt

@@ -51,9 +51,9 @@ class ServiceLink:
         self._receive = stream.receive_view if isinstance(stream, PlainStream) else stream.receive_some
         self._splitter = FrameSplitter(frame_bytes_max=limits.FRAME_BYTES_MAX)
 
-    async def greet(self, hello: m.HelloRequest, opening: m.OpenRequest) -> None:
-        """Say who is there and open the volume, in one round trip. WrongPortError if something else listens there."""
-        await self.send(hello, opening)
+    async def begin(self, hello: m.HelloRequest, opening: bytes) -> None:
+        """Say who is there, and what else comes before an answer. WrongPortError if something else listens there."""
+        await self.send_frames(encode(hello) + opening)
         try:
             welcome = await self.receive()
         except ProtocolError as error:
@@ -62,6 +62,10 @@ class ServiceLink:
         if not isinstance(welcome, m.WelcomeAnswer):
             raise self._unexpected(welcome, hello)
         check_answer(hello, welcome)
+
+    async def greet(self, hello: m.HelloRequest, opening: m.OpenRequest) -> None:
+        """As `begin`, and open the volume, in one round trip."""
+        await self.begin(hello, encode(opening))
         opened = await self.receive()
         if not isinstance(opened, m.OpenedAnswer):
             raise self._unexpected(opened, opening)
@@ -101,18 +105,24 @@ class ServiceLink:
 
     async def send(self, *messages: m.Request) -> None:
         """Frames of a request, without waiting for an answer: the link is not usable until that came."""
+        for message in messages:
+            await self.send_frames(encode(message))
+
+    async def send_frames(self, frames: bytes) -> None:
+        """Whole frames."""
         with translated(self.address), trio.fail_after(limits.CLIENT_SECONDS):
-            for message in messages:
-                await self._stream.send_all(encode(message))
+            await self._stream.send_all(frames)
+
+    async def next_frame(self, *, silence_seconds: float = limits.SILENCE_SECONDS_MAX) -> tuple[int, memoryview]:
+        """The type and the body of what the service says next; DeadlineError if it says nothing for so long."""
+        while (frame := self._splitter.next_frame()) is None:
+            await self._receive_more(silence_seconds)
+        return frame
 
     async def receive(self) -> m.Answer:
         """The next answer, however often the service says that it still works on it. A refusal is raised."""
         while True:
-            frame = self._splitter.next_frame()
-            if frame is None:
-                await self._receive_more()
-                continue
-            answer = decode_answer(*frame)
+            answer = decode_answer(*await self.next_frame())
             self.epoch = getattr(answer, "epoch", 0) or self.epoch
             if isinstance(answer, m.RefusalAnswer):
                 self.usable = answer.code not in _ENDING
@@ -133,6 +143,10 @@ class ServiceLink:
                 if isinstance(answer, m.RefusalAnswer):
                     raise refusal_error(answer)
 
+    def distrust(self) -> None:
+        """The answer cannot be, or is not the owner's: nothing more is asked on this connection."""
+        self.usable = False
+
     def is_stale(self) -> bool:
         """Whether the service has closed the connection, or said something unasked, since the last answer."""
         if not isinstance(self._stream, PlainStream):
@@ -148,8 +162,8 @@ class ServiceLink:
             scope.shield = True
             await trio.aclose_forcefully(self._stream)
 
-    async def _receive_more(self) -> None:
-        with translated(self.address), trio.fail_after(limits.SILENCE_SECONDS_MAX):
+    async def _receive_more(self, silence_seconds: float) -> None:
+        with translated(self.address), trio.fail_after(silence_seconds):
             data = bytes(await self._receive())
         self._take(data)
 

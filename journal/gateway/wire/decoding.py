@@ -57,7 +57,7 @@ def hello_head(body: memoryview) -> HelloHead:
 
 def _decode_hello(body: memoryview) -> m.HelloRequest:
     version, token = hello_head(body)
-    if version != limits.VERSION:  # the rest may look different there: the version must be refused, not the frame
+    if not limits.VERSION <= version <= limits.SHARED_VERSION:  # the rest may look different: refuse the version
         return m.HelloRequest(version=version, token=None, client="", instance=b"")
     client, instance = HELLO_END.read(unpacked(body[HELLO_HEAD.size :]))
     return m.HelloRequest(version=version, token=token, client=client, instance=instance)

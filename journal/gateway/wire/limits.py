@@ -8,6 +8,9 @@ from journal.records.paths import PATH_BYTES_MAX
 from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, READ_PIECE_BYTES_MAX
 
 VERSION: Final = 1
+"""One request at a time; the only one that reads and streams files."""
+SHARED_VERSION: Final = 2
+"""Many requests of one frame at a time, each with a tag."""
 
 FRAME_BYTES_MAX_BEFORE_HELLO: Final = 4 * 1024
 """Before HELLO is accepted nobody may make the service hold more than this."""
@@ -15,6 +18,8 @@ FRAME_BYTES_MAX: Final = 2 * 1024 * 1024
 """A connection holds at most one frame, so this bounds the memory of a service with many connections."""
 PIECE_BYTES_MAX: Final = 1024 * 1024
 """File bytes in one PUT or DATA. Larger pieces gain nothing and delay the other connections."""
+REQUESTS_MAX: Final = 1024
+"""In progress on one shared connection; a service reads no more of it until some are answered."""
 META_BYTES_MAX: Final = 32 * 1024
 """The msgpack part of a PUT: two long paths' worth, with room."""
 PAGE_BYTES_MAX: Final = FRAME_BYTES_MAX // 2

@@ -19,7 +19,7 @@
 
 enum { RECEIVE_BYTES = 256 << 10, EVENTS_MAX = 256, LATENCIES_MAX = 1 << 22, ANSWER_SECONDS_MAX = 30 };
 
-static const struct protocol *const protocols[] = {&sos_append,   &sos_get,  &file_put,   &redis_xadd,
+static const struct protocol *const protocols[] = {&sos_append, &sos_get,      &file_put, &file_put_shared, &redis_xadd,
                                                    &nats_publish, &etcd_put, &http_range, &connector_send, NULL};
 static float *latencies;
 static size_t latency_count;

@@ -42,7 +42,7 @@ struct protocol {
     int (*answers)(struct connection *, const struct settings *);
 };
 
-extern const struct protocol sos_append, sos_get, file_put, redis_xadd, nats_publish, etcd_put, http_range, connector_send;
+extern const struct protocol sos_append, sos_get, file_put, file_put_shared, redis_xadd, nats_publish, etcd_put, http_range, connector_send;
 
 void put(struct bytes *, const void *, size_t);
 void put_u8(struct bytes *, unsigned);

@@ -24,12 +24,12 @@ static void pack_u32(struct bytes *out, uint32_t value) { put_u8(out, 0xce), put
 
 static int hex_digit(char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; }
 
-static void hello(struct connection *c, const struct settings *s, unsigned type) {
+static void hello(struct connection *c, const struct settings *s, unsigned type, unsigned version) {
     uint8_t token[32] = {0};
     if (s->token_hex)
         for (int i = 0; i < 32; i++) token[i] = (uint8_t)(hex_digit(s->token_hex[2 * i]) << 4 | hex_digit(s->token_hex[2 * i + 1]));
     size_t start = begin(&c->out, type);
-    put_u16(&c->out, 1), put_u8(&c->out, s->token_hex != NULL), put(&c->out, token, sizeof token);
+    put_u16(&c->out, version), put_u8(&c->out, s->token_hex != NULL), put(&c->out, token, sizeof token);
     put_u8(&c->out, 0x92), pack_text(&c->out, "load"), pack_identity(&c->out, c->identity);
     end(&c->out, start);
 }
@@ -53,7 +53,7 @@ static _Noreturn void refused(const uint8_t *body, size_t length) {
 }
 
 static void use(struct connection *c, const struct settings *s, int create) {
-    hello(c, s, 0x01);
+    hello(c, s, 0x01, 1);
     size_t start = begin(&c->out, 0x02);
     put_u8(&c->out, 0x92), pack_text(&c->out, s->target), put_u8(&c->out, create ? 0xc3 : 0xc2);
     end(&c->out, start);
@@ -133,19 +133,22 @@ const struct protocol sos_get = {"sos-get", get_open, NULL, get_request, get_ans
 
 /* target: the volume. Each connection writes `objects` files of its own (a hundred if not told), in turn; with
  * --one-directory 1 beside everybody else's. */
-static void put_open(struct connection *c, const struct settings *s) {
-    hello(c, s, 0x21);
+static void put_begin(struct connection *c, const struct settings *s, unsigned version) {
+    hello(c, s, 0x21, version);
     size_t start = begin(&c->out, 0x22);
+    if (version > 1) put_u32(&c->out, 1);
     put_u8(&c->out, 0x92), pack_text(&c->out, s->target), put_u8(&c->out, 0);
     end(&c->out, start);
 }
-static void put_request(struct connection *c, const struct settings *s) {
+static void put_send(struct connection *c, const struct settings *s, int tagged) {
     char owner[33], path[64];
     object_name(owner, c);
     unsigned files = s->objects > 1 ? (unsigned)s->objects : 100, number = (unsigned)(c->sent % files);
     if (s->one_directory) snprintf(path, sizeof path, "all/%s-%u", owner, number);
     else snprintf(path, sizeof path, "bench/%s/%u/%u", owner, number / 1000, number);
-    size_t start = begin(&c->out, 0x23), meta_start = c->out.length;
+    size_t start = begin(&c->out, 0x23);
+    if (tagged) put_u32(&c->out, (uint32_t)(c->sent + 2));
+    size_t meta_start = c->out.length;
     put_u32(&c->out, 0);
     put_u8(&c->out, 0x95), pack_text(&c->out, path), put_u8(&c->out, 0xc3), pack_u32(&c->out, s->payload_crc);
     put_u8(&c->out, 0x94), pack_identity(&c->out, c->identity), pack_u64(&c->out, c->sent + 1), put_u8(&c->out, 0xc0);
@@ -166,4 +169,11 @@ static int put_answers(struct connection *c, const struct settings *s) {
     }
     return answered;
 }
+static void put_open(struct connection *c, const struct settings *s) { put_begin(c, s, 1); }
+static void put_request(struct connection *c, const struct settings *s) { put_send(c, s, 0); }
 const struct protocol file_put = {"file-put", put_open, NULL, put_request, put_answers};
+
+/* The same in version 2: as many in flight on each connection as `depth` says, as the tasks of one JVM have them. */
+static void shared_open(struct connection *c, const struct settings *s) { put_begin(c, s, 2); }
+static void shared_request(struct connection *c, const struct settings *s) { put_send(c, s, 1); }
+const struct protocol file_put_shared = {"file-put-shared", shared_open, NULL, shared_request, put_answers};

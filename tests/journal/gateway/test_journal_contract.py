@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.gateway.client.client import open_volume
+from journal.gateway.client.client import ClientSettings, open_volume
 from journal.owner.journal import Journal, open_journal
 from journal.takeover.volume_creation import create_volume
 from sos_client.net.plain_stream import PlainStream
@@ -91,4 +91,36 @@ class TestJournalOverSockets(FileProtocolContract):
             return PlainStream(here)
 
         async with open_volume(["socket"], "payments", dial=dial) as volume:
+            yield volume
+
+
+@pytest.mark.slow
+class TestJournalOverTheFileProtocolShared(FileProtocolContract):
+    @pytest.fixture
+    async def volume(self, journal: Journal, nursery: trio.Nursery) -> AsyncIterator[Volume]:
+        gateway = gateway_over(OneVolume(journal))
+
+        async def dial(address: str) -> trio.abc.Stream:
+            here, there = trio.testing.memory_stream_pair()
+            nursery.start_soon(lambda: gateway.talk(there, peer=address))
+            return here
+
+        async with open_volume(["memory"], "payments", dial=dial, settings=ClientSettings(shared=True)) as volume:
+            yield volume
+
+
+@pytest.mark.slow
+class TestJournalOverSocketsShared(FileProtocolContract):
+    @pytest.fixture
+    async def volume(self, journal: Journal, nursery: trio.Nursery) -> AsyncIterator[Volume]:
+        gateway = gateway_over(OneVolume(journal))
+        nursery.start_soon(gateway.run)
+        await trio.testing.wait_all_tasks_blocked()
+
+        async def dial(address: str) -> trio.abc.Stream:
+            here, there = socket.socketpair()
+            nursery.start_soon(lambda: gateway.talk(PlainStream(there), peer=address))
+            return PlainStream(here)
+
+        async with open_volume(["socket"], "payments", dial=dial, settings=ClientSettings(shared=True)) as volume:
             yield volume

@@ -69,7 +69,7 @@ async def test_another_version_is_told_what_is_spoken(service: Service) -> None:
     await peer.stream.send_all(hello)
     refusal = await peer.receive()
     assert isinstance(refusal, m.RefusalAnswer)
-    assert (refusal.code, dict(refusal.fields)) == (JournalCode.VERSION, {"minimum": 1, "maximum": 1})
+    assert (refusal.code, dict(refusal.fields)) == (JournalCode.VERSION, {"minimum": 1, "maximum": 2})
     await peer.closed()
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 Clock = trio.testing.MockClock
+ALONE = pytest.mark.parametrize("shared", [False], ids=["alone"], indirect=True)
+"""Of tests that count connections, or play a service of version 1."""
 
 
 class Network:
@@ -77,6 +79,7 @@ async def test_at_least_one_address_is_needed() -> None:
             pass
 
 
+@ALONE
 async def test_many_tasks_share_a_bounded_number_of_connections(service: Service) -> None:
     network = Network(a=service)
     async with open_volume(["a"], "payments", dial=network.dial) as volume, trio.open_nursery() as nursery:
@@ -232,6 +235,7 @@ async def test_an_owner_that_dies_is_left_for_its_successor(
     assert "g" in other.volume.tree
 
 
+@ALONE
 async def test_a_refusal_of_an_older_epoch_is_not_believed(autojump_clock: Clock) -> None:
     """The old owner does not know the file, the newer one does."""
 
@@ -301,6 +305,7 @@ async def test_an_epoch_that_the_members_may_know_keeps_an_older_owner_away(
     assert service.volume.runs == 0
 
 
+@ALONE
 async def test_an_epoch_that_was_seen_meanwhile_is_not_forgotten(autojump_clock: Clock) -> None:
     """The owner of before says that epoch 1000 is false; a newer one has answered since it was asked."""
 
@@ -338,6 +343,7 @@ async def test_nobody_there_is_unavailable_at_the_deadline(service: Service, aut
     assert trio.current_time() == pytest.approx(limits.CLIENT_SECONDS)
 
 
+@ALONE
 async def test_no_answer_to_a_change_is_an_unknown_outcome(service: Service, autojump_clock: Clock) -> None:
     service.volume.before_answer = trio.sleep_forever
     network = Network(a=service)
@@ -384,6 +390,7 @@ async def test_silence_is_a_lost_connection(service: Service, other: Service, au
     assert limits.SILENCE_SECONDS_MAX <= trio.current_time() <= limits.SILENCE_SECONDS_MAX + 2
 
 
+@ALONE
 async def test_refusals_are_final(service: Service) -> None:
     network = Network(a=service)
     async with open_volume(["a"], "payments", dial=network.dial) as volume:
@@ -394,6 +401,7 @@ async def test_refusals_are_final(service: Service) -> None:
     assert network.dialled == ["a"]
 
 
+@ALONE
 async def test_a_code_of_a_later_version_is_final(service: Service) -> None:
     async def say(stream: trio.abc.Stream) -> None:
         await stream.send_all(
@@ -460,6 +468,7 @@ async def test_a_kept_connection_that_was_closed_meanwhile_is_no_trouble(
     assert service.volume.runs == 2
 
 
+@ALONE
 async def test_cancelled_in_the_middle_the_connection_is_not_used_again(service: Service) -> None:
     gate = trio.Event()
     service.volume.before_answer = gate.wait

@@ -18,6 +18,7 @@ from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.decoding import decode_answer, decode_request
 from journal.gateway.wire.encoding import encode
+from journal.gateway.wire.tagging import TAG_MAX, tagged, tagged_status, untagged
 from journal.kept_past import Retention
 from journal.volume import ClaimedPath, FileStatus, OperationId, PathClaim, VolumeDescription
 from sos_client.wire.errors import MisuseError, ProtocolError
@@ -26,6 +27,7 @@ from sos_client.wire.msgpack_edge import pack
 
 ROOT = Path(__file__).parents[4]
 VECTORS = json.loads((ROOT / "tests/vectors/gateway_messages.json").read_text())
+TAGGED = json.loads((ROOT / "tests/vectors/gateway_tagged.json").read_text())
 INVALID = json.loads((ROOT / "tests/vectors/gateway_invalid.json").read_text())
 PROTOCOL = (ROOT / "journal/gateway/PROTOCOL.md").read_text()
 
@@ -132,10 +134,42 @@ def test_the_document_has_every_error_code() -> None:
 
 
 def test_another_version_is_told_whatever_follows_its_token() -> None:
-    body = b"\x00\x02\x00" + bytes(32) + b"whatever version 2 has here"
+    body = b"\x00\x03\x00" + bytes(32) + b"whatever version 3 has here"
     hello = decode_request(m.FileMessageType.HELLO, memoryview(body))
     assert isinstance(hello, m.HelloRequest)
-    assert hello.version == 2
+    assert hello.version == 3
+
+
+@pytest.mark.parametrize(("side", "row"), _rows(TAGGED))
+def test_vector_of_a_shared_connection(side: str, row: dict[str, Any]) -> None:
+    frame = bytes.fromhex(row["frame"])
+    ((type_code, body),) = _frames(frame)
+    tag, rest = untagged(memoryview(body))
+    assert tag == row["tag"]
+    message = (decode_request if side == "requests" else decode_answer)(type_code, rest)
+    assert message is not None
+    assert _plain(message) == row["fields"]
+    assert tagged(tag, encode(message)) == frame
+    if isinstance(message, m.StatusAnswer):
+        assert tagged_status(tag, message.epoch, message.status) == frame
+    for length in range(4):
+        with pytest.raises(ProtocolError):
+            untagged(memoryview(body)[:length])
+
+
+def test_the_documents_example_of_a_shared_connection() -> None:
+    example = PROTOCOL.split("On a shared connection")[1].split("```")[1]
+    asked, told = example.strip().split("\nS ")
+    frames = [re.sub(r"^C|\s", "", asked), re.sub(r"\s", "", told)]
+    ((put, put_body), (status, status_body)) = [_frames(bytes.fromhex(frame))[0] for frame in frames]
+    assert (put, status) == (m.FileMessageType.PUT, m.FileMessageType.STATUS)
+    assert untagged(memoryview(put_body))[0] == untagged(memoryview(status_body))[0] == 1
+    request = decode_request(put, untagged(memoryview(put_body))[1])
+    assert isinstance(request, m.PutRequest)
+    assert (request.path, bytes(request.payload)) == ("q1/offsets/7", b"v1")
+    answer = decode_answer(status, untagged(memoryview(status_body))[1])
+    assert isinstance(answer, m.StatusAnswer)
+    assert answer.status.path == "q1/offsets/7"
 
 
 def test_unknown_request_is_none() -> None:
@@ -200,7 +234,7 @@ fields = st.lists(st.tuples(texts, values), max_size=8).map(tuple)
 requests = st.one_of(
     st.builds(
         m.HelloRequest,
-        version=st.just(1),
+        version=st.sampled_from((limits.VERSION, limits.SHARED_VERSION)),
         token=st.none() | st.binary(min_size=32, max_size=32),
         client=texts,
         instance=binaries,
@@ -268,6 +302,14 @@ answers = st.one_of(
 @given(requests)
 def test_any_request_there_and_back(message: m.Request) -> None:
     assert _decode("requests", encode(message)) == message
+
+
+@given(requests | answers, st.integers(0, TAG_MAX))
+def test_any_frame_with_any_tag_there_and_back(message: m.Message, tag: int) -> None:
+    ((type_code, body),) = _frames(tagged(tag, encode(message)))
+    found, rest = untagged(memoryview(body))
+    assert found == tag
+    assert [(type_code, bytes(rest))] == _frames(encode(message))
 
 
 @given(answers)

@@ -2,7 +2,12 @@ package io.sos.spark.gateway;
 
 /** The file protocol's limits, as journal/gateway/wire/limits.py has them. */
 final class Limits {
+    /** One request at a time on a connection; the only one that reads and streams files. */
     static final int VERSION = 1;
+    /** Many requests of one frame at a time, each with a tag. */
+    static final int SHARED_VERSION = 2;
+    /** Small requests do not wait behind larger ones: these have connections of their own. */
+    static final int SHARED_PUT_BYTES_MAX = 128 * 1024;
     /** The memory that the other side can make this one take for a frame. */
     static final int FRAME_BYTES_MAX = 2 * 1024 * 1024;
     /** File bytes in one PUT or DATA, and what one READ asks for. */

@@ -27,6 +27,11 @@ public class RefusedException extends IOException {
         return new RefusedException(code, message, Map.of());
     }
 
+    /** The same for another thread. */
+    final RefusedException again() {
+        return new RefusedException(code, getMessage(), fields());
+    }
+
     public final ServiceCode code() {
         return code;
     }

@@ -7,7 +7,11 @@ sealed interface Request {
     /** The msgpack part of the frame's body. */
     void writeTo(MsgpackWriter out);
 
-    record Hello(byte[] token, String client, byte[] instance) implements Request {
+    record Hello(int version, byte[] token, String client, byte[] instance) implements Request {
+        Hello with(int other) {
+            return new Hello(other, token, client, instance);
+        }
+
         public FrameType type() {
             return FrameType.HELLO;
         }

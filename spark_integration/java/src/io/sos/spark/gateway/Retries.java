@@ -70,7 +70,7 @@ final class Retries {
      * The connection failed. {@code wasIdle}: it may have died long ago, so the next attempt need not wait. One that was silent
      * did not die long ago: the service did, and its other connections would be as silent.
      */
-    void failed(IOException failure, ServiceConnection connection, boolean wasIdle) throws IOException {
+    void failed(IOException failure, Talk connection, boolean wasIdle) throws IOException {
         mayBeDone |= connection.hasSent();
         wasReached |= connection.isOpened();
         if (failure instanceof ProtocolException) {

@@ -39,6 +39,14 @@ final class SeenEpoch {
         }
     }
 
+    /** As `check`, after `unlearn` if the answer is a refusal. */
+    void checkOrUnlearn(Answer answer) throws ProtocolException {
+        if (answer instanceof Answer.Refusal refusal) {
+            unlearn(refusal);
+        }
+        check(answer.epoch());
+    }
+
     /** The answer was the one that was due. */
     void add(long epoch) {
         highest.accumulateAndGet(epoch, Math::max);

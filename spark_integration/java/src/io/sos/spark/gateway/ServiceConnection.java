@@ -17,7 +17,7 @@ import javax.net.ssl.SSLSocketFactory;
  * One connection to one service, with one volume opened: a request, its answer, the next. After any IOException but a
  * {@link RefusedException} it is of no more use. One thread at a time uses it, between begin() and end().
  */
-final class ServiceConnection implements Closeable {
+final class ServiceConnection extends Talk implements Closeable {
     private static final int CONNECT_MILLIS_MAX = 5_000;
     private static final int BUFFER_BYTES = 64 * 1024;
 
@@ -27,7 +27,6 @@ final class ServiceConnection implements Closeable {
     private Watch watch;
     private DataInputStream in;
     private DataOutputStream out;
-    private long answeredEpoch;
     private boolean hasSent;
     private boolean isOpened;
     private long idleSinceNanos;
@@ -51,57 +50,72 @@ final class ServiceConnection implements Closeable {
 
     /** Connects, says HELLO and opens the volume. {@code tls} null: plain TCP. */
     void connect(SSLSocketFactory tls, Request.Hello hello, String volume, long deadlineNanos) throws IOException {
-        // Rounded up: what times out because of the deadline does so after it, and is not taken for a fault of the service.
-        long left = 1 + Math.max(0, TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
-        socket.setTcpNoDelay(true); // without it a small answer waits for a delayed acknowledgement
-        socket.connect(
-                new InetSocketAddress(address.host(), address.port()), (int) Math.min(CONNECT_MILLIS_MAX, left));
-        Socket stream = tls == null ? socket : secured(tls);
+        Socket stream = dialled(socket, address, tls, deadlineNanos);
+        watch.heard();
         in = new DataInputStream(new BufferedInputStream(stream.getInputStream(), BUFFER_BYTES));
         out = new DataOutputStream(new BufferedOutputStream(stream.getOutputStream(), BUFFER_BYTES));
         send(hello);
         send(new Request.Open(volume, epochSeen.get()));
-        checkGreeting(receive(Answer.Welcome.class), receive(Answer.Opened.class), volume);
-        epochSeen.add(answeredEpoch);
+        check(receive(Answer.Welcome.class), Limits.VERSION);
+        check(receive(Answer.Opened.class), volume);
+        epochSeen.add(answeredEpoch());
         hasSent = false;
         isOpened = true;
     }
 
-    private static void checkGreeting(Answer.Welcome welcome, Answer.Opened opened, String volume)
-            throws ProtocolException {
-        if (welcome.version() != Limits.VERSION) {
+    static void check(Answer.Welcome welcome, int offered) throws ProtocolException {
+        if (welcome.version() != offered) {
             throw new ProtocolException("speaks version " + welcome.version() + " of the file protocol, which was not offered");
         }
+    }
+
+    static void check(Answer.Opened opened, String volume) throws ProtocolException {
         if (!opened.volume().equals(volume)) {
             throw new ProtocolException("opened another volume than " + volume);
         }
     }
 
-    private SSLSocket secured(SSLSocketFactory tls) throws IOException {
+    /** Connects {@code socket}; what is said goes through the socket that is returned. {@code tls} null: plain TCP. */
+    static Socket dialled(Socket socket, ServiceAddress address, SSLSocketFactory tls, long deadlineNanos)
+            throws IOException {
+        // Rounded up: what times out because of the deadline does so after it, and is not taken for a fault of the service.
+        long left = 1 + Math.max(0, TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
+        socket.setTcpNoDelay(true); // without it a small answer waits for a delayed acknowledgement
+        socket.connect(
+                new InetSocketAddress(address.host(), address.port()), (int) Math.min(CONNECT_MILLIS_MAX, left));
+        return tls == null ? socket : secured(socket, address, tls);
+    }
+
+    private static SSLSocket secured(Socket socket, ServiceAddress address, SSLSocketFactory tls) throws IOException {
         SSLSocket secured = (SSLSocket) tls.createSocket(socket, address.host(), address.port(), true);
         SSLParameters parameters = secured.getSSLParameters();
         parameters.setEndpointIdentificationAlgorithm("HTTPS"); // or any certificate of that authority would do
         secured.setSSLParameters(parameters);
         secured.startHandshake();
-        watch.heard();
         return secured;
     }
 
+    @Override
+    SeenEpoch epochSeen() {
+        return epochSeen;
+    }
+
+    @Override
     ServiceAddress address() {
         return address;
     }
 
-    /** Whether bytes of the present request may have left, so that the service may act on it. HELLO and OPEN are none. */
+    @Override
     boolean hasSent() {
         return isOpened && hasSent;
     }
 
-    /** Whether a journal service that has the volume was there. */
+    @Override
     boolean isOpened() {
         return isOpened;
     }
 
-    /** Whether it ended because the service gave no sign for too long. */
+    @Override
     boolean wasSilent() {
         return watch.foundSilence();
     }
@@ -115,6 +129,7 @@ final class ServiceConnection implements Closeable {
         return System.nanoTime() - idleSinceNanos > TimeUnit.MILLISECONDS.toNanos(millis);
     }
 
+    @Override
     void send(Request request) throws IOException {
         hasSent = true;
         Frames.write(request, out);
@@ -140,43 +155,18 @@ final class ServiceConnection implements Closeable {
         }
     }
 
-    /** The next answer, which must be of this class. RefusedException when the service says no. */
-    <T extends Answer> T receive(Class<T> expected) throws IOException {
-        Answer answer = receive();
-        if (!expected.isInstance(answer)) {
-            throw new ProtocolException("answered " + answer.getClass().getSimpleName() + " where "
-                    + expected.getSimpleName() + " was due");
-        }
-        return expected.cast(answer);
-    }
-
-    /** The next answer that is not WAITING. RefusedException when the service says no. */
-    Answer receive() throws IOException {
+    @Override
+    Answer next() throws IOException {
         out.flush();
-        while (true) {
-            Answer answer = Frames.read(in);
+        Answer answer;
+        do {
+            answer = Frames.read(in);
             watch.heard();
-            if (answer instanceof Answer.Waiting) {
-                continue;
-            }
-            if (answer instanceof Answer.Refusal refusal) {
-                epochSeen.unlearn(refusal);
-            }
-            epochSeen.check(answer.epoch());
-            answeredEpoch = answer.epoch();
-            if (answer instanceof Answer.Refusal refusal) {
-                throw RefusedException.of(refusal);
-            }
-            return answer;
-        }
+        } while (answer instanceof Answer.Waiting);
+        return answer;
     }
 
-    /** Of the last answer. */
-    long answeredEpoch() {
-        return answeredEpoch;
-    }
-
-    /** Why the request failed: what the watch saw, or else {@code failure} itself. */
+    @Override
     IOException explain(IOException failure) {
         return watch.explain(failure);
     }

@@ -27,6 +27,7 @@ public final class VolumeClient {
     private final Route route;
     private final SeenEpoch epochSeen = new SeenEpoch();
     private final IdleConnections idle = new IdleConnections();
+    private final SharedConnections shared = new SharedConnections();
     private final Request.Hello hello;
     private volatile SSLSocketFactory tls;
 
@@ -36,11 +37,16 @@ public final class VolumeClient {
         T run(ServiceConnection connection) throws IOException;
     }
 
+    /** A request of one frame, and its answer. */
+    private interface Question<T> {
+        T run(Talk talk) throws IOException;
+    }
+
     private VolumeClient(Key key) {
         this.volume = key.volume;
         this.settings = key.settings;
         this.route = new Route(settings.addresses());
-        this.hello = new Request.Hello(settings.tokenBytes(), "spark", INSTANCE);
+        this.hello = new Request.Hello(Limits.VERSION, settings.tokenBytes(), "spark", INSTANCE);
     }
 
     /** The JVM's client for this volume. Opens no connection. */
@@ -50,9 +56,9 @@ public final class VolumeClient {
 
     /** NOT_FOUND when there is neither file nor directory. */
     public FileEntry stat(String path) throws IOException {
-        return ask("stat " + path, connection -> {
-            connection.send(new Request.Stat(path, epochSeen.get()));
-            return entryOf(path, connection);
+        return ask("stat " + path, talk -> {
+            talk.send(new Request.Stat(path, epochSeen.get()));
+            return entryOf(path, talk);
         });
     }
 
@@ -66,9 +72,9 @@ public final class VolumeClient {
         Listing listing = new Listing(path, name);
         do {
             Request.List request = new Request.List(path, listing.last(), Limits.LIST_ENTRIES_MAX, epochSeen.get());
-            listing.add(ask("list " + path, connection -> {
-                connection.send(request);
-                Answer.Page page = connection.receive(Answer.Page.class);
+            listing.add(ask("list " + path, talk -> {
+                talk.send(request);
+                Answer.Page page = talk.receive(Answer.Page.class);
                 listing.check(page);
                 return page;
             }));
@@ -82,7 +88,7 @@ public final class VolumeClient {
      */
     public Piece read(String path, long offset, int length, Long modifiedMillis) throws IOException {
         int wanted = Math.min(length, Limits.PIECE_BYTES_MAX);
-        return ask("read " + path, connection -> {
+        return transfer("read " + path, connection -> {
             connection.send(new Request.Read(path, offset, wanted, modifiedMillis, epochSeen.get()));
             FileEntry entry = fileOf(path, connection);
             if (modifiedMillis != null && entry.modifiedMillis() != modifiedMillis) {
@@ -100,7 +106,7 @@ public final class VolumeClient {
      */
     public FileEntry readInto(String path, long offset, byte[] bytes, int start, int length) throws IOException {
         int wanted = Math.min(length, Limits.PIECE_BYTES_MAX);
-        return ask("read " + path, connection -> {
+        return transfer("read " + path, connection -> {
             connection.send(new Request.Read(path, offset, wanted, null, epochSeen.get()));
             FileEntry entry = fileOf(path, connection);
             fill(path, offset, bytes, start, (int) Math.max(0, Math.min(wanted, entry.size() - offset)), connection);
@@ -138,18 +144,28 @@ public final class VolumeClient {
     /** Publishes a whole file, making its parents; durable when this returns. ALREADY_EXISTS, IS_DIRECTORY, NOT_DIRECTORY, FENCED. */
     public FileEntry write(String path, Content content, boolean overwrite, PathClaim claim) throws IOException {
         long deadlineMillis = settings.deadlineMillis() + content.size() / BYTES_PER_MILLI_MIN;
-        return change("write " + path, path, claim, deadlineMillis, (connection, stamp) -> {
+        if (content.size() <= Limits.SHARED_PUT_BYTES_MAX) {
+            return change("write " + path, path, claim, deadlineMillis, (talk, stamp) -> {
+                put(talk, path, content, overwrite, stamp);
+                return written(path, content, talk);
+            });
+        }
+        return transferChange("write " + path, path, claim, deadlineMillis, (connection, stamp) -> {
             if (content.size() <= Limits.PIECE_BYTES_MAX) {
                 put(connection, path, content, overwrite, stamp);
             } else {
                 stream(connection, path, content, overwrite, stamp);
             }
-            FileEntry entry = entryOf(path, connection);
-            if (entry.isDirectory() || entry.size() != content.size()) {
-                throw new ProtocolException("answered the write of " + path + " with another file");
-            }
-            return entry;
+            return written(path, content, connection);
         });
+    }
+
+    private static FileEntry written(String path, Content content, Talk talk) throws IOException {
+        FileEntry entry = entryOf(path, talk);
+        if (entry.isDirectory() || entry.size() != content.size()) {
+            throw new ProtocolException("answered the write of " + path + " with another file");
+        }
+        return entry;
     }
 
     /**
@@ -158,15 +174,18 @@ public final class VolumeClient {
      */
     public FileEntry append(FileEntry before, byte[] bytes, int length, PathClaim claim) throws IOException {
         String path = before.path();
-        return change("append to " + path, path, claim, settings.deadlineMillis(), (connection, stamp) -> {
-            connection.send(
-                    new Request.Append(path, before.size(), before.modifiedMillis(), stamp, bytes, length));
-            FileEntry entry = entryOf(path, connection);
+        Change<FileEntry> change = (talk, stamp) -> {
+            talk.send(new Request.Append(path, before.size(), before.modifiedMillis(), stamp, bytes, length));
+            FileEntry entry = entryOf(path, talk);
             if (entry.isDirectory() || entry.size() != before.size() + length) {
                 throw new ProtocolException("answered the append to " + path + " with another file");
             }
             return entry;
-        });
+        };
+        String what = "append to " + path;
+        return length <= Limits.SHARED_PUT_BYTES_MAX
+                ? change(what, path, claim, settings.deadlineMillis(), change)
+                : transferChange(what, path, claim, settings.deadlineMillis(), change::run);
     }
 
     /** Fine if it exists. NOT_DIRECTORY, FENCED. */
@@ -191,8 +210,8 @@ public final class VolumeClient {
     }
 
     /** STATUS, which must be of the path that was asked for. */
-    private static FileEntry entryOf(String path, ServiceConnection connection) throws IOException {
-        FileEntry entry = connection.receive(Answer.Status.class).entry();
+    private static FileEntry entryOf(String path, Talk talk) throws IOException {
+        FileEntry entry = talk.receive(Answer.Status.class).entry();
         if (!entry.path().equals(path)) {
             throw new ProtocolException("answered for another path than " + path);
         }
@@ -200,6 +219,10 @@ public final class VolumeClient {
     }
 
     private interface Change<T> {
+        T run(Talk talk, OperationStamp stamp) throws IOException;
+    }
+
+    private interface TransferredChange<T> {
         T run(ServiceConnection connection, OperationStamp stamp) throws IOException;
     }
 
@@ -208,10 +231,10 @@ public final class VolumeClient {
     }
 
     private boolean change(String what, String path, PathClaim claim, StampedRequest request) throws IOException {
-        return change(what, path, claim, settings.deadlineMillis(), (connection, stamp) -> {
+        return change(what, path, claim, settings.deadlineMillis(), (talk, stamp) -> {
             Request sent = request.with(stamp);
-            connection.send(sent);
-            boolean applied = connection.receive(Answer.Done.class).applied();
+            talk.send(sent);
+            boolean applied = talk.receive(Answer.Done.class).applied();
             if (!applied && !(sent instanceof Request.Delete)) {
                 throw new ProtocolException("answered that " + what + " was not done, without a refusal");
             }
@@ -221,11 +244,27 @@ public final class VolumeClient {
 
     private <T> T change(String what, String path, PathClaim claim, long deadlineMillis, Change<T> change)
             throws IOException {
+        return stamped(what, path, claim, deadlineMillis, (retries, operation) ->
+                runShared(retries, talk -> change.run(talk, new OperationStamp(operation, claim, epochSeen.get()))));
+    }
+
+    private <T> T transferChange(
+            String what, String path, PathClaim claim, long deadlineMillis, TransferredChange<T> change)
+            throws IOException {
+        return stamped(what, path, claim, deadlineMillis, (retries, operation) ->
+                run(retries, connection -> change.run(connection, new OperationStamp(operation, claim, epochSeen.get()))));
+    }
+
+    private interface Attempts<T> {
+        T run(Retries retries, OperationId operation) throws IOException;
+    }
+
+    private <T> T stamped(String what, String path, PathClaim claim, long deadlineMillis, Attempts<T> attempts)
+            throws IOException {
         OperationId operation = OPERATIONS.lend();
         Retries retries = new Retries(route, settings, true, what + " in volume " + volume, deadlineMillis);
         try {
-            T answer = run(retries, connection ->
-                    change.run(connection, new OperationStamp(operation, claim, epochSeen.get())));
+            T answer = attempts.run(retries, operation);
             OPERATIONS.giveBack(operation);
             return answer;
         } catch (RefusedException refusal) {
@@ -234,8 +273,54 @@ public final class VolumeClient {
         }
     }
 
-    private <T> T ask(String what, Exchange<T> exchange) throws IOException {
-        return run(new Retries(route, settings, false, what + " in volume " + volume, settings.deadlineMillis()), exchange);
+    private <T> T ask(String what, Question<T> question) throws IOException {
+        return runShared(reading(what), question);
+    }
+
+    private <T> T transfer(String what, Exchange<T> exchange) throws IOException {
+        return run(reading(what), exchange);
+    }
+
+    private Retries reading(String what) {
+        return new Retries(route, settings, false, what + " in volume " + volume, settings.deadlineMillis());
+    }
+
+    /** On the connection that all threads share, or on one of its own if the service knows no other. */
+    private <T> T runShared(Retries retries, Question<T> question) throws IOException {
+        SSLSocketFactory tls = tls(); // authorities that cannot be used are no reason to try again
+        while (shared.isOffered(route.current())) {
+            failIfInterrupted(null);
+            SharedTalk talk = new SharedTalk(route.current(), epochSeen, retries.deadlineNanos());
+            try {
+                talk.on(shared.to(talk.address(), connection -> openShared(connection, tls, retries), retries.deadlineNanos()));
+                T result = question.run(talk);
+                epochSeen.add(talk.answeredEpoch());
+                return result;
+            } catch (RefusedException refusal) {
+                if (refusal.code() == ServiceCode.VERSION && !talk.isOpened()) {
+                    shared.isSingle(talk.address());
+                } else {
+                    retries.refused(refusal, talk.address());
+                }
+            } catch (ContentException failure) {
+                throw failure;
+            } catch (IOException failure) {
+                failIfInterrupted(failure);
+                if (failure instanceof ProtocolException unbelieved) {
+                    talk.distrust(unbelieved);
+                }
+                if (talk.wasSilent()) {
+                    idle.forget(talk.address());
+                }
+                retries.failed(failure, talk, talk.wasIdle());
+            }
+        }
+        return run(retries, question::run);
+    }
+
+    private void openShared(SharedConnection connection, SSLSocketFactory tls, Retries retries) throws IOException {
+        Request.Hello shares = hello.with(Limits.SHARED_VERSION);
+        epochSeen.add(connection.open(tls, shares, volume, epochSeen, retries.deadlineNanos()));
     }
 
     private <T> T run(Retries retries, Exchange<T> exchange) throws IOException {
@@ -293,14 +378,14 @@ public final class VolumeClient {
     }
 
     private static void put(
-            ServiceConnection connection, String path, Content content, boolean overwrite, OperationStamp stamp)
+            Talk talk, String path, Content content, boolean overwrite, OperationStamp stamp)
             throws IOException {
         byte[] bytes = new byte[(int) content.size()];
         try (ContentReader reader = new ContentReader(path, content)) {
             reader.next(bytes);
             reader.checkEnd();
         }
-        connection.send(new Request.Put(path, overwrite, stamp, bytes));
+        talk.send(new Request.Put(path, overwrite, stamp, bytes));
     }
 
     private static void stream(

@@ -57,8 +57,8 @@ final class Watch implements AutoCloseable {
     IOException explain(IOException failure) {
         return switch (verdict) {
             case NONE, INTERRUPTED -> failure;
-            case SILENT -> new IOException("no sign for " + Limits.SILENCE_MILLIS_MAX / 1000 + " s", failure);
-            case LATE -> new IOException("no answer before the deadline", failure);
+            case SILENT -> silence(failure);
+            case LATE -> late(failure);
         };
     }
 
@@ -67,6 +67,14 @@ final class Watch implements AutoCloseable {
         InterruptedIOException interrupted = new InterruptedIOException("interrupted while talking to the journal service");
         interrupted.initCause(cause);
         return interrupted;
+    }
+
+    static IOException silence(Throwable cause) {
+        return new IOException("no sign for " + Limits.SILENCE_MILLIS_MAX / 1000 + " s", cause);
+    }
+
+    static IOException late(Throwable cause) {
+        return new IOException("no answer before the deadline", cause);
     }
 
     @Override

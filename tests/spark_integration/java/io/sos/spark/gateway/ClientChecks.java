@@ -17,6 +17,7 @@ import java.io.InterruptedIOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
@@ -39,6 +40,7 @@ public final class ClientChecks {
         addresses(checks);
         claims(checks);
         answers(checks);
+        sharing(checks);
         tokens(checks);
         checks.end();
     }
@@ -127,9 +129,15 @@ public final class ClientChecks {
                 VolumeClient client = client(20, proxy.address());
                 String path = fresh();
                 client.write(path, content("x"), false, null);
-                proxy.cut();
                 equal("x", read(client, path));
-                equal(2, proxy.connections.get());
+                equal(2, proxy.connections.get()); // what is read has one of its own
+                LockSupport.parkNanos(1_100_000_000L);
+                proxy.cut();
+                long start = System.nanoTime();
+                equal(1L, client.stat(path).size());
+                equal("x", read(client, path));
+                equal(4, proxy.connections.get());
+                is(System.nanoTime() - start < 1_000_000_000L);
             }
         });
         checks.check("many requests share a connection, refusals do not cost one", () -> {
@@ -143,7 +151,7 @@ public final class ClientChecks {
                 client.write(path, content("x"), false, null);
                 thrown(RefusedException.class, () -> client.write(path, content(new byte[3 << 20]), false, null));
                 client.write(fresh(), content("x"), false, null);
-                equal(1, proxy.connections.get());
+                equal(2, proxy.connections.get()); // the large file had one of its own
             }
         });
         checks.check("content that cannot be read is not retried, and nothing is published", () -> {
@@ -310,7 +318,7 @@ public final class ClientChecks {
                 for (int i = 0; i < 6; i++) {
                     threads.add(new Thread(() -> {
                         for (int n = 0; n < 200 && owner.connections.get() < 4; n++) {
-                            thrown(RefusedException.class, () -> client.stat(ROOT + "nothing"));
+                            thrown(RefusedException.class, () -> read(client, ROOT + "nothing"));
                         }
                     }));
                 }
@@ -541,6 +549,139 @@ public final class ClientChecks {
         });
     }
 
+    /** Requests of many threads on one connection. */
+    private static void sharing(Checks checks) {
+        checks.check("many threads share one connection, and each gets its own answer", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient client = client(60, proxy.address());
+                String directory = fresh();
+                inThreads(64, number -> {
+                    for (int round = 0; round < 20; round++) {
+                        String path = directory + "/" + number + "/" + round;
+                        byte[] bytes = new byte[number * 20 + round];
+                        equal((long) bytes.length, client.write(path, content(bytes), false, null).size());
+                        equal(path, client.stat(path).path());
+                        thrown(RefusedException.class, () -> client.write(path, content("x"), false, null));
+                        is(client.delete(path, false, null));
+                    }
+                });
+                equal(64, client.list(directory).size());
+                equal(1, proxy.connections.get());
+            }
+        });
+        checks.check("a connection that is cut again and again: each change is made once", () -> {
+            try (FaultyProxy proxy = new FaultyProxy(service)) {
+                VolumeClient client = client(60, proxy.address());
+                String directory = fresh();
+                AtomicInteger left = new AtomicInteger(32);
+                Thread cutter = new Thread(() -> {
+                    while (left.get() > 0) {
+                        LockSupport.parkNanos(30_000_000);
+                        try {
+                            proxy.cut();
+                        } catch (IOException e) {
+                            throw new java.io.UncheckedIOException(e);
+                        }
+                    }
+                });
+                cutter.start();
+                inThreads(32, number -> {
+                    try {
+                        for (int round = 0; round < 10; round++) {
+                            String path = directory + "/" + number + "-" + round;
+                            client.write(path, content("x"), false, null);
+                            is(client.delete(path, false, null));
+                            client.write(path, content("y"), false, null);
+                        }
+                    } finally {
+                        left.decrementAndGet();
+                    }
+                });
+                cutter.join();
+                equal(320, client.list(directory).size());
+                is(proxy.connections.get() > 2);
+            }
+        });
+        checks.check("a thread that is interrupted, or late, leaves the connection to the others", () -> {
+            byte[] entry = status(new MsgpackWriter().array(2).number(1), "x", 1).toByteArray();
+            try (Scripted slow = new Scripted(frame(0xa3, entry))) {
+                VolumeClient client = client(30, slow.address());
+                equal(1L, client.stat("x").size());
+                slow.waits = true; // says that it works on it, and answers when it is told to
+                FutureTask<FileEntry> patient = new FutureTask<>(() -> client.stat("x"));
+                new Thread(patient).start();
+                interrupted(() -> client.stat("x"));
+                LockSupport.parkNanos(3_000_000_000L); // longer than silence may last
+                is(!patient.isDone());
+                slow.waits = false;
+                equal(1L, patient.get().size());
+                equal(1L, client.stat("x").size());
+                equal(1, slow.connections.get());
+            }
+        });
+        checks.check("no sign for too long breaks the connection for all who wait on it", () -> {
+            try (FaultyProxy owner = new FaultyProxy(service)) {
+                VolumeClient client = client(60, owner.address(), service);
+                String path = fresh();
+                client.write(path, content("x"), false, null);
+                owner.frozen = true;
+                long start = System.nanoTime();
+                inThreads(16, number -> equal(1L, client.stat(path).size()));
+                is(System.nanoTime() - start < 12_000_000_000L);
+                equal(1, owner.swallowed.get());
+            }
+        });
+        checks.check("a service that takes one request at a time is spoken to as before", () -> {
+            byte[] entry = status(new MsgpackWriter().array(2).number(1), "x", 1).toByteArray();
+            try (Scripted older = new Scripted(frame(0xa3, entry))) {
+                older.versionMax = 1;
+                VolumeClient client = client(20, older.address());
+                equal(1L, client.stat("x").size());
+                equal(1L, client.stat("x").size());
+                equal(2, older.connections.get()); // one was refused
+                equal(2, older.requests.get());
+            }
+        });
+        checks.check("an answer to what nobody asked breaks the connection", () -> {
+            byte[] entry = status(new MsgpackWriter().array(2).number(1), "x", 1).toByteArray();
+            try (Scripted rogue = new Scripted(frame(0xa3, entry))) {
+                rogue.tagsAhead = 1;
+                VolumeClient client = client(20, rogue.address(), service);
+                equal(ServiceCode.NOT_FOUND, thrown(RefusedException.class, () -> client.stat("x")).code());
+                is(rogue.requests.get() > 0);
+            }
+        });
+        checks.check("what ends the connection is no answer: the request is asked again", () -> {
+            try (Scripted leaving = new Scripted(refusal(53, "you talk nonsense", "x", "y"))) {
+                leaving.ofTheConnection = true;
+                VolumeClient client = client(20, leaving.address(), service);
+                String path = fresh();
+                equal(1L, client.write(path, content("x"), false, null).size());
+                is(leaving.requests.get() > 0);
+            }
+        });
+    }
+
+    private interface Numbered {
+        void run(int number) throws Exception;
+    }
+
+    private static void inThreads(int count, Numbered body) throws Exception {
+        List<FutureTask<Void>> tasks = new java.util.ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            int number = i;
+            FutureTask<Void> task = new FutureTask<>(() -> {
+                body.run(number);
+                return null;
+            });
+            tasks.add(task);
+            new Thread(task).start();
+        }
+        for (FutureTask<Void> task : tasks) {
+            task.get();
+        }
+    }
+
     private static long seconds() {
         return System.currentTimeMillis() / 1000;
     }
@@ -590,9 +731,17 @@ public final class ClientChecks {
         return new ServiceSettings(ServiceAddress.parseList(addresses), token, tls, null, insecure, 1000);
     }
 
-    /** A service that greets, then answers every request with the same bytes. */
+    /** A service that greets, then answers every request with the same bytes, one connection after the other. */
     private static final class Scripted implements AutoCloseable {
+        final AtomicInteger connections = new AtomicInteger();
         final AtomicInteger requests = new AtomicInteger();
+        volatile int versionMax = 2;
+        /** How far from its request's tag an answer's is. */
+        volatile int tagsAhead;
+        /** Answers concern the connection. */
+        volatile boolean ofTheConnection;
+        /** While it does, it says that it works on the request. */
+        volatile boolean waits;
         volatile long epoch = 1;
         volatile boolean greets = true;
         volatile byte[] answer;
@@ -614,23 +763,45 @@ public final class ClientChecks {
         }
 
         private void serve(Socket client) throws IOException {
+            connections.incrementAndGet();
             DataInputStream in = new DataInputStream(client.getInputStream());
             DataOutputStream out = new DataOutputStream(client.getOutputStream());
+            int version = 1;
             for (int i = 0; ; i++) {
-                in.readFully(new byte[in.readInt()]);
-                if (!greets || i > 1) {
-                    requests.incrementAndGet();
-                    out.write(answer);
-                } else if (i == 0) {
+                byte[] request = new byte[in.readInt()];
+                in.readFully(request);
+                int tag = version == 1 || i == 0 ? 0 : ByteBuffer.wrap(request).getInt(1);
+                if (greets && i == 0) {
+                    version = ByteBuffer.wrap(request).getShort(1);
+                    if (version > versionMax) {
+                        out.write(refusal(50, "not this version", "x", "y"));
+                        return;
+                    }
                     MsgpackWriter welcome = new MsgpackWriter();
-                    welcome.array(5).number(1).bytes(new byte[16]).number(2 << 20).number(1 << 20).number(0);
+                    welcome.array(5).number(version).bytes(new byte[16]).number(2 << 20).number(1 << 20).number(0);
                     out.write(frame(0xa1, welcome));
-                } else {
+                } else if (greets && i == 1) {
                     MsgpackWriter opened = new MsgpackWriter();
                     opened.array(2).number(epoch).text("payments");
-                    out.write(frame(0xa2, opened));
+                    out.write(tagged(version, tag, frame(0xa2, opened)));
+                } else {
+                    requests.incrementAndGet();
+                    while (waits) {
+                        LockSupport.parkNanos(200_000_000L);
+                        out.write(tagged(version, 0, frame(0xa7, new MsgpackWriter().array(2).number(1).number(1))));
+                    }
+                    out.write(tagged(version, ofTheConnection ? 0 : tag + tagsAhead, answer));
                 }
             }
+        }
+
+        private static byte[] tagged(int version, int tag, byte[] frame) {
+            if (version == 1) {
+                return frame;
+            }
+            byte[] tagged = new byte[frame.length + 4];
+            ByteBuffer.wrap(tagged).putInt(frame.length).put(frame[4]).putInt(tag).put(frame, 5, frame.length - 5);
+            return tagged;
         }
 
         String address() {
@@ -657,7 +828,10 @@ public final class ClientChecks {
     }
 
     private static byte[] frame(int type, MsgpackWriter body) {
-        byte[] bytes = body.toByteArray();
+        return frame(type, body.toByteArray());
+    }
+
+    private static byte[] frame(int type, byte[] bytes) {
         String head = String.format("%08x%02x", bytes.length + 1, type);
         return HexFormat.of().parseHex(head + HexFormat.of().formatHex(bytes));
     }

@@ -21,7 +21,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/** The Java codec against the vectors that the Python one is tested with, too. Arguments: the two vector files. */
+/** The Java codec against the vectors that the Python one is tested with, too. Arguments: the three vector files. */
 public final class VectorChecks {
     /** The shim neither sends nor expects these. */
     private static final Set<String> NOT_SPOKEN = Set.of("Mark", "Ping", "Quit", "Pong", "Bye", "Pin",
@@ -47,6 +47,19 @@ public final class VectorChecks {
             checks.check("invalid " + vector.get("name").asText(),
                     () -> thrown(ProtocolException.class, () -> read(HexFormat.of().parseHex(vector.get("frame").asText()))));
         }
+        JsonNode tagged = json.readTree(new File(arguments[2]));
+        for (JsonNode vector : tagged.get("requests")) {
+            if (!isSkipped(vector)) {
+                checks.check("tagged request " + vector.get("name").asText(), () -> encodesTagged(vector));
+            }
+        }
+        for (JsonNode vector : tagged.get("answers")) {
+            if (!isSkipped(vector)) {
+                checks.check("tagged answer " + vector.get("name").asText(), () -> decodesTagged(vector));
+            }
+        }
+        checks.check("a frame needs a tag on a shared connection",
+                () -> thrown(ProtocolException.class, () -> readTagged(new byte[] {0, 0, 0, 4, (byte) 0xa9, 0, 0, 0})));
         checks.check("any length prefix beyond the limit is refused before memory is taken for it",
                 () -> thrown(ProtocolException.class, () -> read(new byte[] {0x7f, 0, 0, 0, 1})));
         checks.end();
@@ -66,9 +79,28 @@ public final class VectorChecks {
         equal(vector.get("frame").asText(), HexFormat.of().formatHex(out.toByteArray()));
     }
 
+    private static void encodesTagged(JsonNode vector) throws IOException {
+        Request request = request(vector.get("message").asText(), vector.get("fields"));
+        int tag = (int) vector.get("tag").asLong();
+        equal(vector.get("frame").asText(), HexFormat.of().formatHex(Frames.of(request, tag)));
+        byte[] other = Frames.of(request, Frames.OF_THE_CONNECTION);
+        Frames.tag(other, tag);
+        equal(vector.get("frame").asText(), HexFormat.of().formatHex(other));
+    }
+
+    private static void decodesTagged(JsonNode vector) throws IOException {
+        Frames.Tagged tagged = readTagged(HexFormat.of().parseHex(vector.get("frame").asText()));
+        equal((int) vector.get("tag").asLong(), tagged.tag());
+        equal(expected(vector.get("message").asText(), vector.get("fields")), comparable(tagged.answer()));
+    }
+
+    private static Frames.Tagged readTagged(byte[] frame) throws IOException {
+        return Frames.readTagged(new DataInputStream(new ByteArrayInputStream(frame)));
+    }
+
     private static Request request(String message, JsonNode fields) {
         return switch (message) {
-            case "Hello" -> new Request.Hello(bytes(fields.get("token")), text(fields, "client"), bytes(fields.get("instance")));
+            case "Hello" -> new Request.Hello((int) fields.get("version").asLong(), bytes(fields.get("token")), text(fields, "client"), bytes(fields.get("instance")));
             case "Open" -> new Request.Open(text(fields, "volume"), number(fields, "epoch_seen"));
             case "Put" -> new Request.Put(text(fields, "path"), flag(fields, "overwrite"), stamp(fields), bytes(fields.get("payload")));
             case "Append" -> {
