@@ -32,7 +32,8 @@ _RECORDS = (*_BASE, "journal.records", "sos_client", "sos_client.net", "sos_clie
 _IMAGE = (*_RECORDS, "journal.image")
 _COPIES = (*_IMAGE, "journal.disk", "journal.checkpoint", "journal.copies", "sos_client.serving")
 _TAKEOVER = (*_COPIES, "journal.takeover")
-_STORE = ("sos_server.storage", "sos_client.wire", "sos_client.declarations", "journal.disk")
+_OBJECTS = ("sos_server.storage", "sos_client.wire", "journal.disk")
+_STORE = (*_OBJECTS, "sos_server.objects", "sos_client.declarations")
 MAY_SEE = {
     "journal": ("sos_client.wire", "sos_client.declarations"),
     "journal.disk": (),
@@ -73,6 +74,7 @@ MAY_SEE = {
     "sos_client.command": ("sos_client", "sos_client.net", "sos_client.serving", "sos_client.wire"),
     "sos_client.cli": ("sos_client", "sos_client.command", "sos_client.net", "sos_client.wire"),
     "sos_server.storage": ("sos_client.wire",),
+    "sos_server.objects": _OBJECTS,
     "sos_server.store": _STORE,
     "sos_server.service": (
         *_STORE,

@@ -8,6 +8,7 @@ Bytes of the log that are copied to an object's file are seldom read soon, and m
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -29,6 +30,8 @@ BLOCK_BYTES: Final = 4096
 DIRECT_BYTES_MIN: Final = 256 << 10
 # One direct write: half of what is fastest, so that whoever wants to sync meanwhile waits for less.
 SCRATCH_BYTES: Final = 256 << 10
+# One direct write from where the bytes are already, for somebody who waits. With 256 KiB each it has 0.65 of the speed.
+ALIGNED_WRITE_BYTES: Final = 1 << 20
 # No write in the background waits longer for syncs before it begins.
 TURN_SECONDS_MAX: Final = 0.002
 
@@ -91,6 +94,9 @@ class LargeWriter:
         if stop - start < DIRECT_BYTES_MIN:
             write_fully(descriptor, offset, buffers)
             return
+        if len(buffers) == 1 and (start, stop) == (offset, end) and _is_aligned(buffers[0]):
+            self._write_aligned(descriptor, start, memoryview(buffers[0]))
+            return
         left = deque(memoryview(buffer) for buffer in buffers)
         if start > offset:
             head = memoryview(bytearray(start - offset))
@@ -99,6 +105,15 @@ class LargeWriter:
         self._write_blocks(descriptor, start, stop, left)
         if left:
             write_fully(descriptor, stop, list(left))
+
+    def _write_aligned(self, descriptor: int, start: int, content: memoryview) -> None:
+        try:
+            _set_direct(descriptor, direct=True)
+            for place in range(0, len(content), ALIGNED_WRITE_BYTES):
+                self._turns.await_turn()
+                _write_direct(descriptor, start + place, content[place : place + ALIGNED_WRITE_BYTES])
+        finally:
+            _set_direct(descriptor, direct=False)
 
     def _write_blocks(self, descriptor: int, start: int, stop: int, left: deque[memoryview]) -> None:
         if self._scratch is None:
@@ -126,6 +141,12 @@ def _write_direct(descriptor: int, offset: int, part: memoryview) -> None:
     if written < len(part):
         _set_direct(descriptor, direct=False)
         _write_rest(descriptor, offset, part, written)
+
+
+def _is_aligned(buffer: Buffer) -> bool:
+    """Whether a disk can take it from where it is."""
+    view = memoryview(buffer)
+    return not view.readonly and ctypes.addressof(ctypes.c_char.from_buffer(view)) % BLOCK_BYTES == 0
 
 
 def _set_direct(descriptor: int, *, direct: bool) -> None:

@@ -103,6 +103,7 @@ class ServerMetrics(Collector):
             ("sos_commit_entries", "Appends and changes in group commits.", statistics.entries),
             ("sos_log_bytes", "Bytes written to the commit log.", statistics.log_bytes),
             ("sos_copied_bytes", "Bytes copied from the commit log to objects.", statistics.copied_bytes),
+            ("sos_straight_bytes", "Bytes of long appends written straight to objects.", statistics.straight_bytes),
             ("sos_failed_syncs", "Commits that the disk failed.", statistics.failed_syncs),
             ("sos_failed_copies", "Copies to objects that the disk failed.", statistics.failed_copies),
             ("sos_damaged_reads", "Reads that found damage.", statistics.damaged_reads),

@@ -10,9 +10,10 @@ import bisect
 import dataclasses
 import hashlib
 from array import array
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sos_client.wire.errors import DamagedError
+from sos_server.storage.log_format import BLOCK_BYTES
 from sos_server.storage.rows import (
     Claimed,
     EpochRaised,
@@ -27,6 +28,13 @@ from sos_server.storage.rows import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sos_server.storage.run_notes import RunNote
+
+IN_FILE: Final = 0
+"""In place of a position in a log file: these bytes lie in the object's own file, the log has only a note of them."""
+
+assert IN_FILE < BLOCK_BYTES, "no payload lies where a log file's header is"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
@@ -38,7 +46,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LoggedPiece:
-    """Bytes of an object in a log file."""
+    """Bytes of an object in a log file, or (`IN_FILE`) in the object's own file and noted in that log file."""
 
     offset: int
     length: int
@@ -48,7 +56,10 @@ class LoggedPiece:
 
 
 class LoggedBytes:
-    """An object's bytes that are not in its own file yet, by offset: 24 bytes of memory for each append."""
+    """An object's bytes that the catalog does not know of yet, by offset: 24 bytes of memory for each append.
+
+    They lie in the log; those of runs in the object's own file, and each part of a run counts as an append.
+    """
 
     __slots__ = ("_table",)
 
@@ -61,6 +72,10 @@ class LoggedBytes:
         append(offset)
         append(generation << 32 | position)
         append(length << 32 | crc)
+
+    def add_note(self, note: RunNote, generation: int) -> None:
+        for offset, length, crc in note.parts():
+            self.add(offset, length, crc, generation, IN_FILE)
 
     def forget(self, generation: int) -> None:
         """Drop the pieces of this generation and those before."""
@@ -131,6 +146,12 @@ class StoredObject:
         self.logged: LoggedBytes | None = None
         self.appender: object | None = None
         self.growth: Wakeable | None = None
+
+    def logged_bytes(self) -> LoggedBytes:
+        """Where to add what the log has."""
+        if self.logged is None:
+            self.logged = LoggedBytes()
+        return self.logged
 
     def grow(self, size: int, crc: int) -> None:
         """More bytes are synced."""

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
     Entry = tuple[int, int, int, int]
 
-LOG_VERSION: Final = 2
+LOG_VERSION: Final = 3
+_VERSIONS_KNOWN: Final = frozenset({1, 2, LOG_VERSION})
 BLOCK_BYTES: Final = 4096
 """What a disk writes whole or not at all, or tears: nothing synced shares a block with what is not."""
 ROW_NUMBER: Final = 0
 """The object number of entries whose payload is a catalog row."""
+NOTE: Final = 1 << 63
+"""Set in the object number of an entry whose payload is the note of a run (`run_notes.py`). From version 3 on."""
 
 NONCE_BYTES: Final = 8
 """So many that it does not pay to fill a disk with guesses."""
@@ -54,7 +57,8 @@ assert _HEADER.size <= BLOCK_BYTES
 class LogHeader:
     """The first block of a log file. `previous_end` alone decides how much of the generation before it counts.
 
-    `nonce` is in the header of each of its batches; those of version 1 have none.
+    `nonce` is in the header of each of its batches; those of version 1 have none. Notes of runs are in files of
+    version 3 only.
     """
 
     generation: int
@@ -64,6 +68,7 @@ class LogHeader:
     catalog_sequence: int
     identity: bytes
     nonce: bytes
+    version: int = LOG_VERSION
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,6 +106,7 @@ class LogScan:
     damage: list[int] = dataclasses.field(default_factory=list)
     last: ScannedBatch | None = None
     entries: int = 0
+    """As `places_of` counts them."""
 
 
 class _BatchHeader(NamedTuple):
@@ -122,6 +128,7 @@ class _BatchHeader(NamedTuple):
 def encode_log_header(header: LogHeader) -> bytes:
     """The whole first block."""
     assert len(header.nonce) == NONCE_BYTES
+    assert header.version == LOG_VERSION
     content = _HEADER.pack(
         _HEADER_MAGIC,
         LOG_VERSION,
@@ -148,7 +155,7 @@ def decode_log_header(block: bytes) -> LogHeader | None:
     magic, version = _HEADER_START.unpack_from(block)
     if magic != _HEADER_MAGIC:
         return None
-    if version not in {1, LOG_VERSION}:
+    if version not in _VERSIONS_KNOWN:
         raise DamagedError(f"a log file has version {version}, this server knows versions 1 to {LOG_VERSION} only")
     layout = _HEADER_1 if version == 1 else _HEADER
     _, _, _, generation, file_bytes, previous, end, sequence, identity, *nonce, crc = layout.unpack_from(block)
@@ -162,6 +169,7 @@ def decode_log_header(block: bytes) -> LogHeader | None:
         catalog_sequence=sequence,
         identity=identity,
         nonce=nonce[0] if nonce else b"",
+        version=version,
     )
 
 
@@ -221,6 +229,11 @@ def first_generation(batch: bytes) -> int:
     return header.generation if found is not None else 0
 
 
+def places_of(number: int, length: int) -> int:
+    """How many places an entry makes memory keep: one, or about one for each part of a run."""
+    return length // CRC_BYTES if number & NOTE else 1
+
+
 def scan_log(
     log: memoryview, *, generation: int, nonce: bytes, end: int | None, scan: LogScan
 ) -> Iterator[ScannedBatch]:
@@ -244,7 +257,7 @@ def scan_log(
                 scan.end, number = found or end or behind, None
                 continue
         scan.end, scan.last = batch.end, batch
-        scan.entries += len(batch.entries)
+        scan.entries += sum(places_of(number, length) for number, _, length, _ in batch.entries)
         number = batch.number + 1
         yield batch
 

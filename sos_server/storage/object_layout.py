@@ -16,6 +16,8 @@ from sos_server.storage.log_format import BLOCK_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sos_server.storage.run_notes import RunNote
+
 CHUNK_BYTES: Final = 64 << 10
 """The unit of verification: the least that a read has to take from the disk."""
 CRC_BYTES: Final = 4
@@ -60,6 +62,8 @@ class ObjectCopy:
         self.size = size
         self.tail_crc = tail_crc
         self.damaged = False
+        self.run_bytes = 0
+        """What lies in the file already."""
         self._runs: list[Run] = []
         self._checksums: list[Run] = []
         self._run = Run(0, 0, [])
@@ -92,6 +96,16 @@ class ObjectCopy:
             self.size += length
         else:
             self._add_parts(payload)
+
+    def pass_run(self, note: RunNote) -> None:
+        """A run that begins at `size`: its bytes lie where they belong already. Only the CRCs of its chunks do not."""
+        for _, length, crc in note.parts():
+            self.tail_crc = crc32c_combine(self.tail_crc, crc, length) if self.size % CHUNK_BYTES else crc
+            self.size += length
+            self.run_bytes += length
+            self._room = 0
+            if not self.size % CHUNK_BYTES:
+                self._end_chunk()
 
     def extents(self) -> list[tuple[int, list[bytes | memoryview]]]:
         """What to write where."""

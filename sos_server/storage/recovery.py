@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 from sos_client.wire.checksum import crc32c, crc32c_combine
 from sos_client.wire.errors import DamagedError
-from sos_server.storage.contents import LoggedBytes
-from sos_server.storage.log_format import ROW_NUMBER, LogHeader, LogScan, scan_log
+from sos_server.storage.log_format import NOTE, ROW_NUMBER, LogHeader, LogScan, scan_log
 from sos_server.storage.rows import ObjectDeleted, ObjectSealed, decode_row
+from sos_server.storage.run_notes import decode_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sos_server.storage.catalog_format import CatalogCheckpoint
-    from sos_server.storage.contents import Contents
+    from sos_server.storage.contents import Contents, StoredObject
     from sos_server.storage.log_format import ScannedBatch
 
 
@@ -95,7 +95,7 @@ class Replay:
         if len(scan.damage) > losses:
             self.suspect()
         if scan.torn is not None:
-            self._note_cut(scan.torn)
+            self._note_cut(log, scan.torn)
         self.reports += [
             f"log generation {number}: the synced batch at byte {place} is damaged" for place in scan.damage
         ]
@@ -125,7 +125,9 @@ class Replay:
     def _apply(self, log: memoryview, batch: ScannedBatch, generation: int) -> None:
         for (number, offset, _, crc), position, payload in batch.payloads(log):
             whole = crc32c(payload) == crc
-            if number != ROW_NUMBER:
+            if number & NOTE:
+                self._add_note(number ^ NOTE, offset, payload if whole else b"", generation)
+            elif number != ROW_NUMBER:
                 self._add_bytes(number, offset, payload, crc, generation, position, whole=whole)
             elif whole:
                 self._add_row(payload)
@@ -162,24 +164,42 @@ class Replay:
         if stored is None or offset + len(payload) <= stored.copied:
             return
         if offset != stored.size:
-            stored.damaged = True
-            stored.read_only = f"bytes from offset {stored.size} to {offset} were lost from the log"
-            self.reports.append(f"object {stored.namespace.name}/{stored.name}: {stored.read_only}")
+            self._lose(stored, f"bytes from offset {stored.size} to {offset} were lost from the log")
             return
         if not whole:
             stored.damaged = True
             self.reports.append(f"object {stored.namespace.name}/{stored.name}: damaged at offset {offset}, in the log")
-        if stored.logged is None:
-            stored.logged = LoggedBytes()
-        stored.logged.add(offset, len(payload), crc, generation, position)
+        stored.logged_bytes().add(offset, len(payload), crc, generation, position)
         joined = crc32c(payload, stored.crc) if whole else crc32c_combine(stored.crc, crc, len(payload))
         stored.namespace.used_bytes += len(payload)
         stored.grow(offset + len(payload), joined)
         self.contents.changed.add(number)
 
-    def _note_cut(self, torn: ScannedBatch) -> None:
-        """Say of each object how much was received and never synced, as far as the torn batch still tells."""
-        for number, _, length, _ in torn.entries:
-            if number != ROW_NUMBER and (stored := self.contents.objects.get(number)) is not None:
-                stored.cut_bytes += length
-                self.contents.changed.add(number)
+    def _add_note(self, number: int, offset: int, payload: memoryview | bytes, generation: int) -> None:
+        """A run, synced in the object's own file. Without its note nobody knows how long it is."""
+        stored = self.contents.objects.get(number)
+        if stored is None or offset < stored.copied:
+            return
+        note = decode_note(offset, payload)
+        if note is None:
+            self._lose(stored, f"what the log says of a run at offset {offset} is damaged")
+        elif offset != stored.size:
+            self._lose(stored, f"bytes from offset {stored.size} to {offset} were lost from the log")
+        else:
+            stored.logged_bytes().add_note(note, generation)
+            stored.namespace.used_bytes += note.length
+            stored.grow(note.end, note.crc_after(stored.crc))
+            self.contents.changed.add(number)
+
+    def _lose(self, stored: StoredObject, what: str) -> None:
+        stored.damaged = True
+        stored.read_only = what
+        self.reports.append(f"object {stored.namespace.name}/{stored.name}: {what}")
+
+    def _note_cut(self, log: memoryview, torn: ScannedBatch) -> None:
+        """Say of each object how much was received and never acknowledged, as far as the torn batch still tells."""
+        for (number, offset, length, _), _, payload in torn.payloads(log):
+            note = decode_note(offset, payload) if number & NOTE else None
+            if number != ROW_NUMBER and (stored := self.contents.objects.get(number & ~NOTE)) is not None:
+                stored.cut_bytes += note.length if note is not None else length
+                self.contents.changed.add(stored.number)

@@ -1,1 +1,1 @@
-"""The store: files, the commit log, and what clients may do to objects. Sees `storage`."""
+"""The store: the commit log, its copying, and what clients may do to objects. Sees `objects` and `storage`."""

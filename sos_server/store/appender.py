@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, RefusedError
-from sos_server.store.gathering import PIECE_BYTES_MAX
+from sos_server.store.gathering import NOT_CLOSED, PIECE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
     from sos_server.storage.contents import StoredObject
     from sos_server.store.commit_log import CommitLog
     from sos_server.store.gathering import GatheredBatch
+    from sos_server.store.runs import RunAppend, Runs
     from sos_server.store.space import Space
 
 WINDOW_BYTES: Final = 16 << 20
 """What one appender may have waiting: a batch being synced and one being gathered, so that neither waits for bytes."""
 
 
-NOT_CLOSED: Final = (0, 0)
-
-
 class Appender:
     """`written` bytes were received, `synced` of them are durable (both count from the object's beginning).
 
-    `closed_by` says why nothing more is taken. Bytes that were taken before are still committed, or dropped, whole.
+    `closed_by` says why nothing more is taken. Bytes that were taken before are still committed, or dropped, whole
+    frames of them; those of runs are dropped.
     """
 
     __slots__ = (
@@ -40,6 +39,9 @@ class Appender:
         "_on_evicted",
         "_on_progress",
         "_quota_bytes",
+        "_run_append",
+        "_run_bytes_min",
+        "_runs",
         "_space",
         "closed_by",
         "crc",
@@ -54,6 +56,7 @@ class Appender:
         stored: StoredObject,
         log: CommitLog,
         space: Space,
+        runs: Runs,
         *,
         instance: bytes,
         quota_bytes: int | None,
@@ -67,6 +70,9 @@ class Appender:
         self.closed_by: RefusedError | None = None
         self._log = log
         self._space = space
+        self._runs = runs
+        self._run_bytes_min = runs.settings.run_bytes_min
+        self._run_append: RunAppend | None = None
         self._quota_bytes = quota_bytes
         self._on_progress = on_progress
         self._on_evicted = on_evicted
@@ -74,7 +80,8 @@ class Appender:
     @property
     def has_room(self) -> bool:
         """Whether the next `append` need not wait."""
-        return self.written - self.synced < WINDOW_BYTES and self._log.gathering.has_room
+        taker = self._run_append or self._log.gathering
+        return self.written - self.synced < WINDOW_BYTES and taker.has_room
 
     async def wait_room(self) -> None:
         """Return when the next `append` keeps memory in bounds. Raises what closed the appender or the store."""
@@ -113,8 +120,17 @@ class Appender:
             self.append(offset, crc, payload)
             offset += len(payload)
 
-    def _batch_for(self, offset: int, length: int) -> GatheredBatch:
-        """The batch that takes this many bytes from `offset` on. Raises what `append` does."""
+    def put_in(self) -> tuple[int, int]:
+        """How far the log, with the batch that is gathered, has what was written; and the CRC up to there."""
+        return (self.written, self.crc) if self._run_append is None else self._run_append.put_in
+
+    def end_runs(self, run_append: RunAppend) -> None:
+        """All that was gathered as runs is in the log: what comes now goes there."""
+        if self._run_append is run_append:
+            self._run_append = None
+
+    def _batch_for(self, offset: int, length: int) -> GatheredBatch | RunAppend:
+        """What takes this many bytes from `offset` on. Raises what `append` does."""
         if self.closed_by is not None:
             raise self.closed_by
         stored = self.stored
@@ -123,6 +139,10 @@ class Appender:
         used_bytes = stored.namespace.used_bytes
         if self._space.full or (self._quota_bytes is not None and used_bytes + length > self._quota_bytes):
             raise self._no_room(used_bytes)
+        if offset - self.synced >= self._run_bytes_min and self._run_append is None:
+            self._run_append = self._runs.begin(self)
+        if self._run_append is not None:
+            return self._run_append.next_frame()
         batch = self._log.gathering
         if not batch.directory:
             self._log.wake()
@@ -141,6 +161,8 @@ class Appender:
 
         Raises what closed the appender before that.
         """
+        while (run_append := self._run_append) is not None:
+            await run_append.over.wait()
         if self.synced < self.written or self.stored.name in self.stored.namespace.making:
             await self._log.flush()
         if self.closed_by is not None:
@@ -150,7 +172,7 @@ class Appender:
         self.abandon()
 
     def abandon(self) -> None:
-        """Give up the right; what was written is synced in its own time, without anyone being told."""
+        """Give up the right; what was put in the log is synced in its own time, without anyone being told."""
         self._close(RefusedError(ErrorCode.BUSY, "this append is over", object=self.stored.name))
 
     def evict(self, refusal: RefusedError) -> None:
@@ -169,6 +191,7 @@ class Appender:
 
     def lose(self, refusal: RefusedError) -> None:
         """What was written and not synced will never be durable."""
+        self._drop_runs()
         self.stored.unsynced_bytes -= self.written - self.synced
         self.stored.namespace.used_bytes -= self.written - self.synced
         self.written, self.crc = self.synced, self.stored.crc
@@ -178,9 +201,20 @@ class Appender:
         if self.stored.appender is self:
             self.stored.appender = None
         first, self.closed_by = self.closed_by is None, self.closed_by or refusal
+        self._drop_runs()
         return first
 
-    def _add_pieces(self, batch: GatheredBatch, offset: int, payload: Buffer) -> None:
+    def _drop_runs(self) -> None:
+        """What the log was not given it never gets: another one may append from there now."""
+        if (run_append := self._run_append) is not None:
+            self._run_append = None
+            run_append.dropped = True
+            written, crc = run_append.put_in
+            self.stored.unsynced_bytes -= self.written - written
+            self.stored.namespace.used_bytes -= self.written - written
+            self.written, self.crc = written, crc
+
+    def _add_pieces(self, batch: GatheredBatch | RunAppend, offset: int, payload: Buffer) -> None:
         view = memoryview(payload)
         for start in range(0, len(view), PIECE_BYTES_MAX):
             piece = view[start : start + PIECE_BYTES_MAX]

@@ -14,13 +14,13 @@ import trio
 from journal.disk.disk import Disk, OpenMode
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError
-from sos_server.storage.contents import Contents, StoredObject
+from sos_server.objects.object_files import OBJECTS_DIRECTORY, ChunkDamagedError, ObjectFiles, path_of
+from sos_server.storage.contents import IN_FILE, Contents, StoredObject
 from sos_server.storage.log_format import BLOCK_BYTES, LogHeader, decode_log_header
 from sos_server.storage.object_layout import CHUNK_BYTES
 from sos_server.storage.recovery import Replay, chain_of
 from sos_server.store.catalog import CATALOG_DIRECTORY, Catalog, is_catalog_file
 from sos_server.store.log_files import LOG_DIRECTORY, is_log_file
-from sos_server.store.object_files import OBJECTS_DIRECTORY, ChunkDamagedError, ObjectFiles, path_of
 from sos_server.store.starting import check_catalog, check_directories, generation_without_header, read_identity
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def _check_objects(
     for stored in contents.objects.values():
         where = f"object {stored.namespace.name}/{stored.name}"
         try:
-            await _check_object(files, stored)
+            verified_bytes = await _check_object(files, stored)
         except FileNotFoundError:
             report.damage.append(f"{where}: its file {path_of(stored.number)} is not there")
         except ChunkDamagedError as error:
@@ -118,7 +118,7 @@ async def _check_objects(
         except OSError as error:
             report.damage.append(f"{where}: {error.strerror} ({path_of(stored.number)})")
         else:
-            report.verified_bytes += stored.copied
+            report.verified_bytes += verified_bytes
         if stored.cut_bytes:
             report.remarks.append(f"{where}: {stored.cut_bytes} bytes that were never synced were cut after a crash")
         done += stored.copied
@@ -128,9 +128,12 @@ async def _check_objects(
     files.close()
 
 
-async def _check_object(files: ObjectFiles, stored: StoredObject) -> None:
-    """Every chunk against its CRC, then all of it against the object's."""
-    crc = 0
+async def _check_object(files: ObjectFiles, stored: StoredObject) -> int:
+    """Every chunk against its CRC, all of it against the object's, and the runs that only the log knows of.
+
+    Returns how many bytes these are.
+    """
+    crc, verified = 0, stored.copied
     for offset in range(0, stored.copied, READ_BYTES):
         length = min(READ_BYTES, stored.copied - offset)
         piece = await files.read(stored.number, offset, length, copied=stored.copied, tail_crc=stored.tail_crc)
@@ -138,6 +141,14 @@ async def _check_object(files: ObjectFiles, stored: StoredObject) -> None:
         await trio.lowlevel.checkpoint()
     if crc != stored.copied_crc:
         raise ChunkDamagedError(0)
+    for run in stored.logged.pieces(stored.copied, stored.size) if stored.logged is not None else ():
+        if run.position != IN_FILE:
+            continue  # verified with the log
+        if crc32c(await files.read_as_it_is(stored.number, run.offset, run.length)) != run.crc:
+            raise ChunkDamagedError(run.offset)
+        verified += run.length
+        await trio.lowlevel.checkpoint()
+    return verified
 
 
 async def _check_surplus(disk: Disk, contents: Contents, report: CheckReport) -> None:

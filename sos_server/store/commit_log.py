@@ -29,12 +29,13 @@ import trio
 
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_server.storage.log_format import BLOCK_BYTES
-from sos_server.store.gathering import GatheredBatch
+from sos_server.store.gathering import NOT_CLOSED, GatheredBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sos_server.storage.rows import Row
+    from sos_server.store.appender import Appender
     from sos_server.store.log_files import LogFile, LogFiles
     from sos_server.store.settings import StoreSettings
     from sos_server.store.statistics import StoreStatistics
@@ -104,6 +105,17 @@ class CommitLog:
         if self._room is None:
             self._room = trio.Event()
         await self._room.wait()
+
+    def make_room_known(self) -> None:
+        """Somebody who waits for room may have some now, for another reason than a batch."""
+        self._wake_waiting_for_room()
+
+    def gathering_for(self, appender: Appender) -> GatheredBatch:
+        """The batch that is to take bytes of this appender now."""
+        if not self.gathering.directory:
+            self.wake()
+        self.gathering.appenders[appender] = NOT_CLOSED
+        return self.gathering
 
     def wake(self) -> None:
         """Something was put into an empty batch."""
@@ -285,7 +297,7 @@ class CommitLog:
         position = log.used
         log.used += length
         log.batches += 1
-        log.entries += batch.entries
+        log.entries += batch.places
         self._listener.logged(batch)
         self._tell()
         self._untold = (batch, log.generation, position)

@@ -1,5 +1,7 @@
 """Moves bytes from full log files to the objects' files, in the background, so that the log can be written over.
 
+Of a run, which is in its object's file already, the log has a note: then only the CRCs of its chunks are copied.
+
 The order is what keeps every acknowledged byte: the objects' files are written and synced, then their directories,
 then a checkpoint says how far each file reaches, and only then a log file is free. Anything that fails on the way
 leaves the log files as they are.
@@ -17,22 +19,23 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.disk.disk import Disk, FileWrite
-from sos_server.storage.log_format import ROW_NUMBER, LogScan, scan_log
+from sos_client.wire.checksum import crc32c
+from sos_server.objects.object_files import ObjectFiles, directory_of, path_of
+from sos_server.storage.contents import IN_FILE
+from sos_server.storage.log_format import NOTE, ROW_NUMBER, LogScan, scan_log
 from sos_server.storage.object_layout import ObjectCopy
-from sos_server.store.object_files import OBJECTS_DIRECTORY, ObjectFiles, directory_of, path_of
+from sos_server.storage.run_notes import RunNote, decode_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from journal.disk.disk import Disk
+    from sos_server.objects.object_writing import ObjectWriter
     from sos_server.storage.contents import Contents
     from sos_server.store.catalog import Catalog
     from sos_server.store.log_files import LogFile, LogFiles
     from sos_server.store.statistics import StoreStatistics
 
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-PASSING: Final = NO_ROOM | {errno.EMFILE, errno.ENFILE}
-"""What may be over in a moment. Everything is written again then, so nothing rests on what failed."""
 ENTRIES_PER_TURN: Final = 256
 """Entries laid out between two turns of other tasks: under a millisecond."""
 LOG_BYTES_FOR_THREAD: Final = 4 << 20
@@ -52,6 +55,7 @@ class Copier:
         catalog: Catalog,
         files: LogFiles,
         object_files: ObjectFiles,
+        writer: ObjectWriter,
         statistics: StoreStatistics,
         report: Callable[[str], None],
     ) -> None:
@@ -60,16 +64,13 @@ class Copier:
         self._catalog = catalog
         self._files = files
         self._object_files = object_files
+        self._writer = writer
         self._statistics = statistics
         self._report = report
-        self._directories: set[str] = set()
         self._swept_directories: set[str] = set()
         self._deleted: set[int] = set()
-        self._read_only = {s for s in contents.objects.values() if s.read_only is not None}
         self._turn = trio.Lock()
         self._memory = memoryview(bytearray())
-        self.failed: str | None = None
-        """Why nothing is copied any more: a sync failed, and what a later one says cannot be trusted."""
 
     def delete_file(self, number: int) -> None:
         """The object is gone: its file goes with the next `sweep`."""
@@ -91,13 +92,12 @@ class Copier:
         a directory or the catalog cannot be synced. Objects whose own files fail become read-only.
         """
         async with self._turn:
-            if self.failed is not None:
-                raise OSError(errno.EIO, self.failed)
+            if self._writer.failed is not None:
+                raise OSError(errno.EIO, self._writer.failed)
             try:
                 return await self._copy(bytes_max)
             except OSError as error:
-                if error.errno not in PASSING:
-                    self.failed = error.strerror or str(error)
+                self._writer.fail(error)
                 raise
 
     async def _copy(self, bytes_max: int) -> bool:
@@ -144,7 +144,7 @@ class Copier:
         """The generations that objects need whose own files cannot be written."""
         return {
             piece.generation
-            for stored in self._read_only
+            for stored in self._writer.given_up
             if stored.logged is not None
             for piece in stored.logged.pieces(stored.copied, stored.size)
         }
@@ -153,32 +153,44 @@ class Copier:
         """Read a log file into `room`, and add its bytes to the copies of their objects, which point into that."""
         content = room[: await log.file.read_into(0, room)]
         scan = LogScan()
-        adding = self._add_batches(log, content, scan, copies)
+        unreadable: list[str] = []
+        adding = self._add_batches(log, content, scan, copies, unreadable)
         if log.used >= max(LOG_BYTES_FOR_THREAD, log.entries * ENTRY_BYTES_FOR_THREAD):
             await trio.to_thread.run_sync(sum, adding)
         else:
             await _in_turns(adding)
-        if scan.damage:
+        if unreadable:
             self._report(
-                f"log generation {log.generation}: the synced batch at byte {scan.damage[0]} cannot be read; "
+                f"log generation {log.generation}: {unreadable[0]} cannot be read; "
                 "what is left of it and of those after it is copied from where it was written"
             )
             await _in_turns(self._add_known(log, content, copies))
 
     def _add_batches(
-        self, log: LogFile, content: memoryview, scan: LogScan, copies: dict[int, ObjectCopy]
+        self, log: LogFile, content: memoryview, scan: LogScan, copies: dict[int, ObjectCopy], unreadable: list[str]
     ) -> Iterator[int]:
-        """Add batch after batch, up to one that cannot be read; yields how many entries each has. Needs nothing that
+        """Add batch after batch, up to one that is `unreadable`; yields how many entries each has. Needs nothing that
         others than the copier change."""
         for batch in scan_log(content, generation=log.generation, nonce=log.nonce, end=log.used, scan=scan):
             if scan.damage:
-                return
-            for (number, offset, _, crc), _, payload in batch.payloads(content):
+                break
+            for (number, offset, _, crc), position, payload in batch.payloads(content):
+                note = None
+                if number & NOTE:
+                    number ^= NOTE
+                    note = decode_note(offset, payload) if crc32c(payload) == crc else None
+                    if note is None:
+                        unreadable.append(f"the note at byte {position}")
+                        return
                 copy = copies.get(number) or self._begin_copy(number, copies)
                 if copy is not None and offset >= copy.size:
                     assert offset == copy.size, "a gap would lose what is behind it"
-                    copy.add(payload, crc)
+                    if note is None:
+                        copy.add(payload, crc)
+                    else:
+                        copy.pass_run(note)
             yield len(batch.entries)
+        unreadable += [f"the synced batch at byte {place}" for place in scan.damage[:1]]
 
     def _add_known(self, log: LogFile, content: memoryview, copies: dict[int, ObjectCopy]) -> Iterator[int]:
         """Add all that memory knows to lie in this file and that is not added yet; yields how many entries were."""
@@ -189,6 +201,9 @@ class Copier:
             for piece in known:
                 if copy is not None and piece.offset >= copy.size:
                     assert piece.offset == copy.size, "a gap would lose what is behind it"
+                    if piece.position == IN_FILE:
+                        copy.pass_run(RunNote(piece.offset, piece.length, (piece.crc,)))
+                        continue
                     payload = content[piece.position : piece.position + piece.length]
                     whole = payload if len(payload) == piece.length else bytes(payload).ljust(piece.length, b"\0")
                     copy.add(memoryview(whole), piece.crc)
@@ -203,16 +218,11 @@ class Copier:
 
     async def _write(self, copies: dict[int, ObjectCopy]) -> None:
         """Bring the copies to the objects' files, each synced, each directory synced. Raises OSError."""
-        numbers = [number for number in copies if number in self._contents.objects]
-        made = {directory_of(number) for number in numbers if not self._contents.objects[number].copied}
-        await self._make_directories(made)
-        writes = [FileWrite(path=path_of(number), extents=copies[number].extents()) for number in numbers]
-        answers = await self._disk.write_files(writes)
-        for error in answers:
-            if error is not None and error.errno in PASSING:
-                raise error
-        for directory in sorted(made):
-            await self._disk.sync_directory(directory)
+        objects = self._contents.objects
+        async with self._writer.copying(copies):
+            numbers = [n for n in copies if n in objects and objects[n].read_only is None]
+            writes = {number: copies[number].extents() for number in numbers}
+            answers = await self._writer.write(writes, nameless=[n for n in numbers if not objects[n].copied])
         for number, error in zip(numbers, answers, strict=True):
             self._note(number, copies[number], error)
 
@@ -221,14 +231,10 @@ class Copier:
         if stored is None:
             self.delete_file(number)
         elif error is not None:
-            # Its file may show bytes that the disk does not have: what the log has is read from there, until a restart.
             self._statistics.failed_copies += 1
-            stored.read_only = error.strerror or str(error)
-            self._read_only.add(stored)
-            where = f"{stored.namespace.name}/{stored.name}"
-            self._report(f"the file of {where} cannot be written ({stored.read_only}): read-only until a restart")
+            self._writer.give_up(stored, error)
         else:
-            self._statistics.copied_bytes += copy.size - stored.copied
+            self._statistics.copied_bytes += copy.size - stored.copied - copy.run_bytes
             stored.copied, stored.copied_crc, stored.tail_crc = copy.size, copy.crc, copy.tail_crc
             self._contents.changed.add(number)
             if copy.damaged and not stored.damaged:
@@ -236,15 +242,6 @@ class Copier:
                 self._statistics.damaged_reads += 1
                 where = f"{stored.namespace.name}/{stored.name}"
                 self._report(f"object {where} is damaged: not all of its bytes could be read back from the log")
-
-    async def _make_directories(self, directories: set[str]) -> None:
-        new = sorted(directories - self._directories)
-        for directory in new:
-            with contextlib.suppress(FileExistsError):
-                await self._disk.make_directory(directory)
-        if new:
-            await self._disk.sync_directory(OBJECTS_DIRECTORY)
-            self._directories.update(new)
 
     async def _checkpoint(self, logs: list[LogFile]) -> None:
         """Write the catalog, then free the log files that it makes superfluous."""

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.wire.checksum import crc32c
-from sos_server.storage.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES, ENTRY, ROW_NUMBER, batch_bytes, batch_header
+from sos_server.storage.log_format import (
+    BATCH_HEADER_BYTES,
+    BLOCK_BYTES,
+    ENTRY,
+    NOTE,
+    ROW_NUMBER,
+    batch_bytes,
+    batch_header,
+    places_of,
+)
 from sos_server.storage.rows import Row, encode_row
 
 if TYPE_CHECKING:
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
 
     from journal.disk.disk import Buffer
     from sos_client.wire.errors import RefusedError
+    from sos_server.storage.run_notes import RunNote
     from sos_server.store.appender import Appender
 
 PIECE_BYTES_MAX: Final = 256 << 10
@@ -29,6 +39,8 @@ DIRECTORY_MAX: Final = ENTRIES_MAX * ENTRY.size
 ROWS_ROOM: Final = 64 << 10
 """Room for rows in a batch that takes no more appends. With more of them the buffer grows."""
 DIRECTORY_ROOM: Final = DIRECTORY_MAX + BLOCK_BYTES
+NOT_CLOSED: Final = (0, 0)
+"""In place of how far an appender reaches, until the batch is closed."""
 
 
 class GatheredBatch:
@@ -49,6 +61,7 @@ class GatheredBatch:
         "fill",
         "has_room",
         "is_decided",
+        "notes",
         "refusal",
         "rows",
     )
@@ -60,8 +73,10 @@ class GatheredBatch:
         self.fill = BATCH_HEADER_BYTES
         self.directory = bytearray()
         self.rows: list[Row] = []
+        self.notes: list[RunNote] = []
+        """In the order of their entries."""
         self.appenders: dict[Appender, tuple[int, int]] = {}
-        """Who put bytes in, and how far each had written, with which CRC, when the batch was closed."""
+        """Who put bytes in, and how far they reach of what each has written, with which CRC."""
         self.is_decided = False
         self.refusal: RefusedError | None = None
         self._decided: trio.Event | None = None  # made for whoever waits: most batches are waited for by nobody
@@ -118,6 +133,13 @@ class GatheredBatch:
         self.has_room = self.fill < self._fill_max
         return True
 
+    def add_note(self, number: int, note: RunNote) -> None:
+        """Take a run that is synced in the object's own file, under a durable name."""
+        content = note.encode()
+        self.add_piece(number | NOTE, note.offset, crc32c(content), content)
+        self.notes.append(note)
+        self._last_number = ROW_NUMBER
+
     def add_row(self, row: Row) -> None:
         """Take a change of what the catalog knows."""
         content = encode_row(row)
@@ -127,6 +149,13 @@ class GatheredBatch:
     @property
     def entries(self) -> int:
         return len(self.directory) // ENTRY.size
+
+    @property
+    def places(self) -> int:
+        """How many places memory keeps when the batch is durable."""
+        if not self.notes:
+            return self.entries
+        return sum(places_of(number, length) for number, _, length, _ in ENTRY.iter_unpack(self.directory))
 
     @property
     def is_empty(self) -> bool:
@@ -153,7 +182,7 @@ class GatheredBatch:
     def close(self) -> None:
         """No appends are taken any more: note how far the commit will bring each appender."""
         for appender in self.appenders:
-            self.appenders[appender] = (appender.written, appender.crc)
+            self.appenders[appender] = appender.put_in()
 
     def release(self) -> bytearray:
         """The buffer, for another batch. What `finish` gave must not be used any more."""

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from journal.disk.disk import Disk, File, OpenMode
-from sos_server.storage.log_format import BLOCK_BYTES, NONCE_BYTES, LogHeader, encode_log_header
+from sos_server.storage.log_format import BLOCK_BYTES, LOG_VERSION, NONCE_BYTES, LogHeader, encode_log_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,7 @@ class LogFile:
     path: str
     file_bytes: int
     generation: int = 0
+    version: int = LOG_VERSION
     nonce: bytes = b""
     used: int = BLOCK_BYTES
     batches: int = 0
@@ -87,6 +88,8 @@ class LogFiles:
         self.full: deque[LogFile] = deque()
         self.by_generation: dict[int, LogFile] = {}
         self.current: LogFile | None = None
+        self.pressed = False
+        """So much waits to be copied that what can go past the log should (`StoreSettings.run_log_part`)."""
         self.next_generation = 1
         self._retired: set[LogFile] = set()
         """Copied, but still read by someone."""
@@ -98,6 +101,7 @@ class LogFiles:
         if log.generation:
             self.full.append(log)
             self.by_generation[log.generation] = log
+            self._weigh()
         else:
             self.free.append(log)
 
@@ -159,13 +163,14 @@ class LogFiles:
         except OSError:
             self._drop(log)
             raise
-        log.generation, log.nonce = header.generation, header.nonce
+        log.generation, log.version, log.nonce = header.generation, header.version, header.nonce
         log.used, log.batches, log.entries = BLOCK_BYTES, 0, 0
         log.copied = log.ended = False
         self.by_generation[log.generation] = log
         if previous is not None:
             self.full.append(previous)
         self.current = log
+        self._weigh()
         return log
 
     def go_on_in_newest(self) -> None:
@@ -176,10 +181,12 @@ class LogFiles:
         if self.full and self.full[-1].nonce:
             self.current = self.full.pop()
             self.current.ended = False
+            self._weigh()
 
     def retire(self, log: LogFile) -> None:
         """A full file's bytes are all in their objects' files, and the catalog says so: it may be written over."""
         self.full.remove(log)
+        self._weigh()
         del self.by_generation[log.generation]
         if log.readers:
             self._retired.add(log)
@@ -204,6 +211,10 @@ class LogFiles:
         current = [self.current] if self.current is not None else []
         for log in {*self.free, *self.full, *self._retired, *current}:
             log.file.close()
+
+    def _weigh(self) -> None:
+        waiting_bytes = sum(log.used for log in self.full if not log.copied)
+        self.pressed = waiting_bytes >= self._settings.run_log_part * self._bytes_max
 
     def _release(self, log: LogFile) -> None:
         if log.failed:

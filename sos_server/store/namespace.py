@@ -15,16 +15,16 @@ from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.limits import EPOCHS_AHEAD_MAX
 from sos_client.wire.messages import ObjectInfo
 from sos_client.wire.names import check_name
+from sos_server.objects.object_files import fresh_memory
 from sos_server.storage.contents import Claim, StoredNamespace, StoredObject
 from sos_server.storage.rows import Claimed, EpochRaised, ObjectDeleted, ObjectMade, ObjectSealed
 from sos_server.store.appender import Appender
 from sos_server.store.counting import check_one_more_object
-from sos_server.store.object_files import fresh_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sos_server.store.object_files import VerifiedBytes
+    from sos_server.objects.object_files import VerifiedBytes
     from sos_server.store.object_store import ObjectStore
 
 __all__ = ["Appender", "Claim", "Namespace"]
@@ -129,6 +129,7 @@ class Namespace:
             stored,
             self._store.log,
             self._store.space,
+            self._store.runs,
             instance=instance,
             quota_bytes=self._store.settings.quota_for(self.name),
             on_progress=on_progress,

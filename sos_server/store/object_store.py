@@ -15,14 +15,16 @@ import trio
 
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.names import check_name
+from sos_server.objects.object_files import ObjectFiles
+from sos_server.objects.object_writing import ObjectWriter
 from sos_server.storage.contents import LoggedBytes
-from sos_server.storage.log_format import BATCH_HEADER_BYTES, ENTRY
+from sos_server.storage.log_format import BATCH_HEADER_BYTES, ENTRY, NOTE
 from sos_server.storage.rows import NamespaceMade, ObjectDeleted, Row
 from sos_server.store.commit_log import CommitLog, refusal_for
 from sos_server.store.copying import Copier
 from sos_server.store.counting import check_one_more_namespace
 from sos_server.store.namespace import Appender, Namespace
-from sos_server.store.object_files import ObjectFiles
+from sos_server.store.runs import Runs
 from sos_server.store.settings import StoreSettings
 from sos_server.store.space import Space
 from sos_server.store.starting import OpenedRoot, open_root
@@ -75,9 +77,12 @@ class ObjectStore:
         self._files = opened.files
         self._object_files = ObjectFiles(disk, settings.object_files_open_max)
         self.reader = StoredReader(self._object_files, opened.files, self.statistics, report)
+        given_up = [stored for stored in opened.contents.objects.values() if stored.read_only is not None]
+        writer = ObjectWriter(disk, given_up, report)
         self._copier = Copier(
-            disk, opened.contents, opened.catalog, opened.files, self._object_files, self.statistics, report
+            *(disk, opened.contents, opened.catalog, opened.files, self._object_files, writer, self.statistics, report)
         )
+        self.runs = Runs(*(settings, opened.contents, self.log, writer, self._copier, self.space, self.statistics))
         for number in opened.deleted:
             self._copier.delete_file(number)
         self._namespaces: dict[str, Namespace] = {}
@@ -125,6 +130,7 @@ class ObjectStore:
             with trio.CancelScope() as self._tasks:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self.log.run)
+                    nursery.start_soon(self.runs.run)
                     nursery.start_soon(self._add_files)
                     nursery.start_soon(self._copy)
         finally:
@@ -208,11 +214,16 @@ class ObjectStore:
                 self._copy_wanted.set()
         position += BATCH_HEADER_BYTES
         objects = self.contents.objects
+        notes = iter(batch.notes)
         for number, offset, length, crc in ENTRY.iter_unpack(batch.directory):
-            if number and (stored := objects.get(number)) is not None:
+            if (stored := objects.get(number)) is not None:
                 if stored.logged is None:
                     stored.logged = LoggedBytes()
                 stored.logged.add(offset, length, crc, generation, position)
+            elif number & NOTE:
+                note = next(notes)
+                if (stored := objects.get(number ^ NOTE)) is not None:
+                    stored.logged_bytes().add_note(note, generation)
             position += length
         for appender, (written, crc) in batch.appenders.items():
             appender.advance(written, crc)
@@ -294,6 +305,7 @@ class ObjectStore:
             self.log.file_freed()
         if idle:
             self._copier.give_memory_back()
+            self.runs.give_memory_back()
         if not self._files.free and not self._files.may_grow() and self._files.copy_is_due():
             self._note_stuck(OSError(errno.EIO, "objects whose files cannot be written keep all of the commit log"))
 

@@ -65,12 +65,21 @@ class StoreSettings(StorageSection):
     """The longest payload of one `Appender.append`: what one frame may carry."""
     log_file_bytes_first: int = 16 << 20
     """The first two log files: small, so that a fresh server is up at once and fits on a small disk."""
-    log_file_bytes_max: int = 64 << 20
+    log_file_bytes_max: int = 48 << 20
     """Later ones: a change of files costs one sync more, and copying gathers what one file has for each object."""
     log_part_of_free_bytes: float = 0.1
     """On a small disk the log gets no more than this."""
-    copy_bytes_max: int = 64 << 20
+    copy_bytes_max: int = 48 << 20
     """Log files are read into memory up to this much at a time (one file at least) to be copied."""
+    run_log_part: float = 0.25
+    """When this part of the log waits to be copied, much of one append goes straight to its object's file (`runs.py`).
+    Until then the log is quicker."""
+    run_bytes_min: int = 1 << 20
+    """Much of one append is this much on its way; a run has no less."""
+    run_bytes_max: int = 4 << 20
+    """One run: with more the disk is no busier, and two of them are in memory for each such append."""
+    run_appends_max: int = 2
+    """So many appends have runs at a time; all others go through the log."""
     closing_seconds: float = 0.05
     """With nothing to commit for this long, an empty batch says that the one before it was synced (`STORAGE.md`). Not
     sooner, so that this seldom happens beside a client that waits for each of its appends."""
@@ -83,6 +92,8 @@ class StoreSettings(StorageSection):
         least = BLOCK_BYTES + self.buffer_bytes + FILE_RESERVE_BYTES
         if self.log_file_bytes_first < least:
             raise ValueError(f"a log file must have at least {least} bytes, for the largest batch")
+        if not BLOCK_BYTES <= self.run_bytes_min <= self.run_bytes_max < 1 << 30:
+            raise ValueError("run_bytes_min is less than a block, or more than run_bytes_max, or that is too large")
         if not self.log_file_bytes_first <= self.log_file_bytes_max < 1 << 32:
             raise ValueError("log_file_bytes_max is less than log_file_bytes_first, or too large")
 

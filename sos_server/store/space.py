@@ -41,8 +41,12 @@ class Space:
             return RefusedError(self._stuck.code, self._stuck.message, **self._stuck.fields)
         return RefusedError(ErrorCode.NO_SPACE, free=self.free_bytes)
 
-    def logged(self, log_bytes: int, rows: int) -> None:
-        """This much more waits to be copied. Between two looks this is what keeps the log from outgrowing the disk."""
-        self._margin -= log_bytes + rows * BYTES_PER_ROW
+    def taken(self, length: int) -> None:
+        """A run took this much of the disk."""
+        self._margin -= length
         if self._margin < 0:
             self.full = True
+
+    def logged(self, log_bytes: int, rows: int) -> None:
+        """This much more waits to be copied. Between two looks this is what keeps the log from outgrowing the disk."""
+        self.taken(log_bytes + rows * BYTES_PER_ROW)

@@ -16,13 +16,13 @@ import trio
 from journal.disk.disk import Disk, File, OpenMode
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError
+from sos_server.objects.object_files import OBJECTS_DIRECTORY
+from sos_server.objects.object_writing import NO_ROOM
 from sos_server.storage.contents import Contents
 from sos_server.storage.log_format import BLOCK_BYTES, LogHeader, batch_length, decode_log_header, first_generation
 from sos_server.storage.recovery import Generation, Replay, chain_of
 from sos_server.store.catalog import CATALOG_DIRECTORY, Catalog
-from sos_server.store.copying import NO_ROOM
 from sos_server.store.log_files import FILES_MIN, LOG_DIRECTORY, LogFile, LogFiles, is_log_file
-from sos_server.store.object_files import OBJECTS_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,7 +204,8 @@ async def _replay(log: LogFile, generation: Generation, replay: Replay) -> None:
     content = memoryview(await log.file.read(0, log.file_bytes))
     scan = replay.scan(content, generation)
     await trio.lowlevel.checkpoint()
-    log.generation, log.nonce = generation.header.generation, generation.header.nonce
+    header = generation.header
+    log.generation, log.version, log.nonce = header.generation, header.version, header.nonce
     log.used, log.ended = scan.end, True
     log.batches, log.entries = scan.last.number + 1 if scan.last is not None else 0, scan.entries
     if generation.end is None:

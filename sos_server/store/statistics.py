@@ -18,6 +18,7 @@ class StoreStatistics:
     entries: int = 0
     log_bytes: int = 0
     copied_bytes: int = 0
+    straight_bytes: int = 0
     failed_syncs: int = 0
     failed_copies: int = 0
     damaged_reads: int = 0

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from sos_client.wire.checksum import crc32c, crc32c_combine
 from sos_client.wire.errors import ErrorCode, RefusedError
-from sos_server.store.object_files import ChunkDamagedError, ObjectFiles, VerifiedBytes, fresh_memory
+from sos_server.objects.object_files import ChunkDamagedError, ObjectFiles, VerifiedBytes, fresh_memory
+from sos_server.storage.contents import IN_FILE
+from sos_server.storage.object_layout import data_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,25 +63,25 @@ class StoredReader:
             return await self._object_files.read(
                 stored.number, offset, end - offset, copied=stored.copied, tail_crc=stored.tail_crc, memory=memory
             )
-        except FileNotFoundError:
-            if stored.namespace.objects.get(stored.name) is not stored:
-                raise RefusedError(ErrorCode.NOT_FOUND, what="object", name=stored.name) from None
-            raise self._damaged(stored, offset) from None
         except ChunkDamagedError as error:
             raise self._damaged(stored, max(offset, error.offset)) from error
         except OSError as error:
-            raise RefusedError(ErrorCode.IO_ERROR, reason=error.strerror or str(error)) from error
+            raise self._unreadable(stored, offset, error) from error
+
+    def _unreadable(self, stored: StoredObject, offset: int, error: OSError) -> RefusedError:
+        """What a reader is told of its failure to read an object's own file."""
+        if not isinstance(error, FileNotFoundError):
+            return RefusedError(ErrorCode.IO_ERROR, reason=error.strerror or str(error))
+        if stored.namespace.objects.get(stored.name) is not stored:
+            return RefusedError(ErrorCode.NOT_FOUND, what="object", name=stored.name)
+        return self._damaged(stored, offset)
 
     async def _from_log(self, stored: StoredObject, offset: int, end: int) -> VerifiedBytes:
         """At least one byte from `offset` on; none when it has been copied meanwhile."""
         parts: list[bytes] = []
         position = offset
         for run in _runs(list(stored.logged.pieces(offset, end)) if stored.logged is not None else []):
-            try:
-                content = await self._log_files.read(run[0].generation, run[0].position, sum(p.length for p in run))
-            except OSError as error:
-                raise RefusedError(ErrorCode.IO_ERROR, reason=error.strerror or str(error)) from error
-            if content is None:
+            if (content := await self._read_pieces(stored, offset, run)) is None:
                 break
             view, start = memoryview(content), 0
             for piece in run:
@@ -96,6 +98,19 @@ class StoredReader:
         content = parts[0] if len(parts) == 1 else b"".join(parts)
         return VerifiedBytes(content, crc32c(content))
 
+    async def _read_pieces(self, stored: StoredObject, offset: int, pieces: list[LoggedPiece]) -> bytes | None:
+        """What lies there; None when it was in a log file that is gone. A run stays where it is, copied or not."""
+        first, length = pieces[0], sum(piece.length for piece in pieces)
+        if first.position == IN_FILE:
+            try:
+                return await self._object_files.read_as_it_is(stored.number, first.offset, length)
+            except OSError as error:
+                raise self._unreadable(stored, max(offset, first.offset), error) from error
+        try:
+            return await self._log_files.read(first.generation, first.position, length)
+        except OSError as error:
+            raise RefusedError(ErrorCode.IO_ERROR, reason=error.strerror or str(error)) from error
+
     def _damaged(self, stored: StoredObject, offset: int) -> RefusedError:
         self._statistics.damaged_reads += 1
         if stored.number not in self._reported:
@@ -105,7 +120,7 @@ class StoredReader:
 
 
 def _runs(pieces: list[LoggedPiece]) -> Iterator[list[LoggedPiece]]:
-    """Pieces that lie one after the other in the object and in one log file, so that they are one read."""
+    """Pieces that lie one after the other in the object and in one file, so that they are one read."""
     run: list[LoggedPiece] = []
     for piece in pieces:
         if run and not _follows(piece, run[-1]):
@@ -117,8 +132,9 @@ def _runs(pieces: list[LoggedPiece]) -> Iterator[list[LoggedPiece]]:
 
 
 def _follows(piece: LoggedPiece, before: LoggedPiece) -> bool:
-    return (
-        piece.offset == before.offset + before.length
-        and piece.position == before.position + before.length
-        and piece.generation == before.generation
-    )
+    if piece.offset != before.offset + before.length:
+        return False
+    if piece.position == IN_FILE or before.position == IN_FILE:
+        in_file = piece.position == before.position
+        return in_file and data_position(piece.offset) == data_position(before.offset) + before.length
+    return piece.position == before.position + before.length and piece.generation == before.generation

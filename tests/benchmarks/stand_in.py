@@ -15,10 +15,10 @@ import trio
 
 from journal.disk.disk import open_disk
 from sos_client.wire.checksum import crc32c, crc32c_combine
+from sos_server.objects.object_files import directory_of, path_of
 from sos_server.storage.log_format import BLOCK_BYTES
 from sos_server.storage.object_layout import CHUNK_BYTES, CRC_BYTES, GROUP_BYTES, GROUP_CHUNKS, data_position
 from sos_server.storage.rows import ObjectState
-from sos_server.store.object_files import directory_of, path_of
 from sos_server.store.object_store import ObjectStore
 from sos_server.store.settings import StoreSettings
 from sos_server.store.starting import open_root

@@ -54,6 +54,7 @@ TO_DO: Final = {
     "sos_commit_entries": DESCRIBES,
     "sos_log_bytes": DESCRIBES,
     "sos_copied_bytes": DESCRIBES,
+    "sos_straight_bytes": DESCRIBES,
     "sos_failed_syncs": "look at the disk now",
     "sos_failed_copies": "look at the disk now",
     "sos_damaged_reads": "`sos-journal verify`, then `repair`; suspect the disk",

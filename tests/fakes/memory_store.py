@@ -11,7 +11,7 @@ import trio
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import ErrorCode, RefusedError
 from sos_client.wire.messages import ObjectInfo
-from sos_server.store.object_files import VerifiedBytes, fresh_memory
+from sos_server.objects.object_files import VerifiedBytes, fresh_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -50,6 +50,8 @@ class DiskFaults:
 
     error_rates: dict[str, float] = field(default_factory=dict)
     """Operation → how often it fails with EIO. A failed `sync` loses what it was to store, as Linux does."""
+    shared_sync_error_rate: float = 0.0
+    """How often a sync fails that finds what another open file of the process wrote there, and takes that with it."""
     stall_rate: float = 0.0
     """How often a call takes `stall_seconds`, as a drive that remaps a sector does."""
     stall_seconds: float = 2.0
@@ -186,6 +188,10 @@ class SimulatedDisk:
         if self._owns_lock and self._generation == self.drive.generation:
             self.drive.locked = self._owns_lock = False
 
+    def shares_process(self, file: object) -> bool:
+        """Whether this process has the file open."""
+        return isinstance(file, SimulatedFile) and file.generation == self._generation
+
     def check_alive(self) -> None:
         """Raise if this handle's process was killed."""
         if self._generation != self.drive.generation:
@@ -247,6 +253,7 @@ class SimulatedFile:
         self._inode = inode
         self.path = path
         self._writable = writable
+        self.generation = disk.drive.generation
         self._closed = False
         self._log_order = trio.Lock()
 
@@ -277,6 +284,7 @@ class SimulatedFile:
             raise
         self._disk.drive.check_room(offset + size - len(self._inode.cached), self.path)
         self._inode.write(offset, b"".join(buffers))
+        self._inode.writers.add(self)
 
     async def write_and_sync(self, offset: int, buffers: Sequence[Buffer]) -> None:
         with trio.CancelScope(shield=True):
@@ -306,10 +314,12 @@ class SimulatedFile:
     async def sync(self) -> None:
         try:
             await self._perform("sync", writes=True)
+            self._fail_with_others()
         except OSError:
             self._inode.fail_sync(self._disk.drive.rng)
             raise
         self._inode.sync()
+        self._inode.writers.clear()
         await self._return()
 
     async def truncate(self, size: int) -> None:
@@ -336,6 +346,14 @@ class SimulatedFile:
         if self._closed or (writes and not self._writable):
             raise os_error(errno.EBADF, self.path)
         await self._disk.perform(operation, self.path, size=max(size, 0))
+
+    def _fail_with_others(self) -> None:
+        disk = self._disk
+        others = [file for file in self._inode.writers if file is not self and disk.shares_process(file)]
+        if others and disk.drive.rng.random() < disk.faults.shared_sync_error_rate:
+            if disk.observe is not None:
+                disk.observe("sync failed with another's", self.path)
+            raise os_error(errno.EIO, self.path)
 
     async def _return(self) -> None:
         """Time between the effect and its report: a crash here leaves stored bytes that nobody heard of."""

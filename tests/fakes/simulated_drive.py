@@ -47,12 +47,14 @@ class _Change:
 class Inode:
     """A file's bytes: `cached` is what readers see, `stored` what a power cut leaves."""
 
-    __slots__ = ("_unsynced", "cached", "stored")
+    __slots__ = ("_unsynced", "cached", "stored", "writers")
 
     def __init__(self) -> None:
         self.cached = bytearray()
         self.stored = bytearray()
         self._unsynced: list[_Change] = []
+        self.writers: set[object] = set()
+        """Open files that have written since the last sync."""
 
     def __deepcopy__(self, _: object) -> Inode:
         copied = Inode()

@@ -128,6 +128,23 @@ async def test_after_a_failed_sync_the_next_one_succeeds_and_stores_nothing() ->
 
 
 @in_virtual_time
+async def test_a_sync_may_fail_with_what_another_handle_wrote() -> None:
+    faults = DiskFaults(shared_sync_error_rate=1.0)
+    disk = SimulatedDisk(SimulatedDrive(random.Random(1)), faults=faults)
+    first = await disk.open("a", OpenMode.CREATE)
+    second = await disk.open("a", OpenMode.WRITE)
+    await first.write_and_sync(0, [b"alone"])
+    await second.write_and_sync(5, [b"alone, too"])
+    await first.write(0, [b"first"])
+    await second.write(5, [b"second"])
+    with pytest.raises(OSError, match="Input/output error"):
+        await second.sync()
+    disk.drive.kill_processes()
+    again = await SimulatedDisk(disk.drive, faults=faults).open("a", OpenMode.WRITE)
+    await again.write_and_sync(0, [b"the other process is gone"])
+
+
+@in_virtual_time
 async def test_planned_failures_hit_the_nth_call(disk: SimulatedDisk) -> None:
     disk.faults.fail_at("write", nth=2, number=errno.ENOSPC)
     file = await disk.open("a", OpenMode.CREATE)

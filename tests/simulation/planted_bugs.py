@@ -17,6 +17,7 @@ from tests.simulation.ingest_bugs import INGEST_BUGS
 from tests.simulation.journal_bugs import JOURNAL_BUGS
 from tests.simulation.journal_client_bugs import CLIENT_BUGS
 from tests.simulation.journal_scenario import profile_of
+from tests.simulation.run_bugs import RUN_BUGS
 from tests.simulation.runner import HALVES, simulate_in_order
 from tests.simulation.server_bugs import SERVER_BUGS
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.report import RunReport
 
 BUGS: Final[dict[str, tuple[PlantedBug, ...]]] = {
-    "server": SERVER_BUGS,
+    "server": (*SERVER_BUGS, *RUN_BUGS),
     "journal": (*JOURNAL_BUGS, *CLIENT_BUGS),
     "ingest": INGEST_BUGS,
 }

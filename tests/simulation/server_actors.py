@@ -28,6 +28,7 @@ from sos_server.storage.rows import Claimed, ObjectDeleted, Row
 from tests.sos_server.forging import forged_batch, sprayed
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import AsyncIterator, Iterator
 
     from sos_client.append_stream import AppendStream
@@ -156,8 +157,9 @@ class Actor:
         piece_bytes: int | None = None,
         pieces: int | None = None,
         payload: Callable[[], bytes] | None = None,
+        in_a_hurry: bool = False,
     ) -> bytes:
-        """Append a few pieces after `content`; returns all of it, synced."""
+        """Append a few pieces after `content`, maybe without a pause; returns all of it, synced."""
         self.model.appending(key)
         life = self.model.facts(key).life
         sent = bytearray(content)
@@ -172,9 +174,9 @@ class Actor:
                     sent += data
                     crc = crc32c(data, crc)
                     await stream.send(data)
-                    if self.chance.random() < 0.3:
+                    if not in_a_hurry and self.chance.random() < 0.3:
                         await self.pause()
-                    if self.chance.random() < 0.2:
+                    if not in_a_hurry and self.chance.random() < 0.2:
                         await stream.wait_synced()
                     self._acknowledged(key, life, stream, sent, len(content))
                 await stream.end()
@@ -190,7 +192,7 @@ class Actor:
             self.model.shown(key, life, start, bytes(sent[start : stream.synced]))
 
     def _piece_bytes(self) -> int:
-        return self.chance.randrange(1, self.chance.choice([2, 20, 300, 300, 1500, 5000]))
+        return self.chance.randrange(1, self.chance.choice([2, 20, 300, 300, 1500, 5000, 16000]))
 
 
 async def write_alone(actor: Actor, client: SosClient) -> None:
@@ -211,6 +213,39 @@ async def write_alone(actor: Actor, client: SosClient) -> None:
         life = model.facts(key).life
         await client.seal(*key, size=len(content))
         model.sealed(key, life, len(content))
+
+
+async def append_much(actor: Actor, client: SosClient) -> None:
+    """Long appends in a hurry, to objects of one's own under a claim of one's own: most of them go as runs.
+
+    Now and then the claim is raised in the middle, which evicts what is on its way, and the append begins again.
+    """
+    namespace, chance, model = f"of-{actor.name}", actor.chance, actor.model
+    using = await client.use(namespace, create=True)
+    model.claim_seen(namespace, model.claim(namespace), using.epoch, using.holder)
+    epoch, holder = using.epoch + 1, chance.randbytes(16)
+    await client.fence(namespace, epoch, holder)
+    model.fenced(namespace, epoch, holder)
+    for _ in range(chance.randrange(1, 5)):
+        key = (namespace, chance.choice(("m", "n")))
+        info = await actor.stat(client, key)
+        content = await actor.read(client, key, 0, info.size) if info is not None and info.size else b""
+        largest = chance.choice([3000, 9000, 16000])
+        payload, pieces = partial(_any_bytes, chance, largest), chance.randrange(1, 30)
+        with trio.move_on_after(chance.choice([0.0005, 0.005, 0.05, 10.0])):
+            append = partial(actor.append_some, epoch=epoch, holder=holder, payload=payload, in_a_hurry=True)
+            await append(client, key, content, pieces=pieces)
+            if chance.random() < 0.3:
+                size, life = model.facts(key).size_min, model.facts(key).life
+                await client.seal(*key, size=size, epoch=epoch, holder=holder)
+                model.sealed(key, life, size)
+                life = model.deleting(key)
+                await client.delete(*key, epoch=epoch, holder=holder)
+                model.deleted(key, life)
+
+
+def _any_bytes(chance: random.Random, largest: int) -> bytes:
+    return chance.randbytes(chance.randrange(1, largest))
 
 
 async def append_against_rivals(actor: Actor, client: SosClient) -> None:

@@ -11,6 +11,7 @@ from sos_client.net.plain_stream import PlainStream
 from sos_client.serving.event_log import EventLog
 from sos_client.wire.errors import DamagedError
 from sos_server.service.service import Service
+from sos_server.storage.log_format import BLOCK_BYTES
 from sos_server.store.log_files import FILE_RESERVE_BYTES
 from sos_server.store.object_store import ObjectStore
 from sos_server.store.settings import StoreSettings
@@ -22,10 +23,18 @@ if TYPE_CHECKING:
 
 PAYLOAD_BYTES_MAX: Final = 16 << 10
 BATCH_BYTES_MAX: Final = 16 << 10
+RUN_BYTES_MAX: Final = 32 << 10
 
 
-def store_settings(*, accept_log_damage: bool = False) -> StoreSettings:
-    """Everything as small as the store allows, so that a short run goes around its log many times."""
+RUN_LOG_PARTS: Final = (0.0, 0.0, 0.25)
+"""From when on there are runs: always, or when a third of the log is full."""
+
+
+def store_settings(run_log_part: float = 0.25, *, accept_log_damage: bool = False) -> StoreSettings:
+    """Everything as small as the store allows, so that a short run goes around its log many times.
+
+    Much of one append is a block: with a part of 0 nearly every append that is in a hurry has runs.
+    """
     sizes = StoreSettings(batch_bytes_max=BATCH_BYTES_MAX, append_bytes_max=PAYLOAD_BYTES_MAX)
     file_bytes = sizes.buffer_bytes + FILE_RESERVE_BYTES + (16 << 10)
     return StoreSettings(
@@ -35,6 +44,9 @@ def store_settings(*, accept_log_damage: bool = False) -> StoreSettings:
         log_file_bytes_max=file_bytes,
         log_bytes_max=3 * file_bytes,
         copy_bytes_max=2 * file_bytes,
+        run_log_part=run_log_part,
+        run_bytes_min=BLOCK_BYTES,
+        run_bytes_max=RUN_BYTES_MAX,
         idle_copy_seconds=0.4,
         reserve_bytes=64 << 10,
         accept_log_damage=accept_log_damage,
@@ -48,7 +60,7 @@ async def serve(host: SimulatedHost, disk: SimulatedDisk) -> None:
     try:
         store = await ObjectStore.open(
             disk,
-            settings=store_settings(accept_log_damage=host.accepts_log_damage),
+            settings=store_settings(host.chance.choice(RUN_LOG_PARTS), accept_log_damage=host.accepts_log_damage),
             wall_clock=world.wall_clock,
             random_bytes=host.chance.randbytes,
         )
@@ -56,6 +68,14 @@ async def serve(host: SimulatedHost, disk: SimulatedDisk) -> None:
         world.note("refused to start", f"{host.name} {error}")
         host.refused_to_start = str(error)
         return
+    try:
+        await _converse(host, disk, store, log)
+    finally:
+        world.counts["bytes of runs"] += store.statistics.straight_bytes
+
+
+async def _converse(host: SimulatedHost, disk: SimulatedDisk, store: ObjectStore, log: EventLog) -> None:
+    world = host.world
     async with trio.open_nursery() as nursery:
         service = Service(store, log=log, wall_clock=world.wall_clock, nursery=nursery)
         nursery.start_soon(store.run)

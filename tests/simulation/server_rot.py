@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sos_server.storage.log_format import BLOCK_BYTES, LogScan, decode_log_header, scan_log
+from sos_server.storage.log_format import BLOCK_BYTES, NOTE, LogScan, decode_log_header, scan_log
 
 if TYPE_CHECKING:
     import random
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 HEADER_SHARE: Final = 0.6
 """How often a batch is hit in its header and not anywhere: most of its bytes are payload."""
+NOTE_SHARE: Final = 0.3
+"""How often it is a note of a run, if the batch has any: they are shorter than anything else."""
 NEWEST_SHARE: Final = 0.7
 """How often it is one of the newest log file, which is still to be copied."""
 
@@ -49,7 +51,9 @@ def flip_in_the_log(drive: SimulatedDrive, chance: random.Random) -> Flip | None
     batches = list(_batches(inode))[:-1]
     if not batches:
         return None
-    start, payload_start, end = chance.choice(batches)
+    start, payload_start, end, notes = chance.choice(batches)
+    if notes and chance.random() < NOTE_SHARE:
+        return _flip(path, inode, chance.randrange(*chance.choice(notes)), chance)
     stop = payload_start if chance.random() < HEADER_SHARE else end
     return _flip(path, inode, chance.randrange(start, stop), chance)
 
@@ -82,10 +86,12 @@ def _generation(inode: Inode) -> int:
     return header.generation if header is not None else 0
 
 
-def _batches(inode: Inode) -> Iterator[tuple[int, int, int]]:
-    """Where each stored batch begins, its payload, and where its directory ends."""
+def _batches(inode: Inode) -> Iterator[tuple[int, int, int, list[tuple[int, int]]]]:
+    """Where each stored batch begins, its payload, where its directory ends, and where its notes of runs lie."""
     header = decode_log_header(bytes(inode.stored[:BLOCK_BYTES]))
     assert header is not None
     log = memoryview(bytes(inode.stored))
     for batch in scan_log(log, generation=header.generation, nonce=header.nonce, end=None, scan=LogScan()):
-        yield batch.start, batch.payload_start, batch.payload_start + sum(entry[2] + 24 for entry in batch.entries)
+        end = batch.payload_start + sum(entry[2] + 24 for entry in batch.entries)
+        places = [(entry[0], place, place + entry[2]) for entry, place, _ in batch.payloads(log)]
+        yield batch.start, batch.payload_start, end, [(start, stop) for number, start, stop in places if number & NOTE]

@@ -21,6 +21,7 @@ from tests.simulation.server_actors import (
     Actor,
     append_against_rivals,
     append_impatiently,
+    append_much,
     forge,
     own_by_claim,
     read_around,
@@ -39,13 +40,14 @@ if TYPE_CHECKING:
 
 SERVER: Final = "server"
 ADDRESS: Final = "server:7400"
+SHARED_SYNC_ERROR_RATE: Final = 0.3
 RECOVERY_SECONDS: Final = 60.0
 """A healed server serves again within this, in virtual time."""
 
 
 WORKS: Final[tuple[Work, ...]] = (
     *(append_against_rivals, append_against_rivals, own_by_claim, own_by_claim),
-    *(write_alone, append_impatiently, read_around, forge),
+    *(write_alone, append_impatiently, append_much, append_much, read_around, forge),
 )
 
 
@@ -80,7 +82,7 @@ PROFILES: Final = (
     Profile(
         name="disk errors",
         rounds=3,
-        events={"power cut": 3, "kill": 1, "fail a sync": 6, "believe the page cache": 8},
+        events={"power cut": 3, "kill": 1, "fail a sync": 6, "fail an object's sync": 6, "believe the page cache": 8},
         disk_errors={"sync": 0.003, "write": 0.002, "sync_directory": 0.01, "read": 0.001},
         stall_rate=0.005,
     ),
@@ -192,6 +194,8 @@ class _ServerRun:
             case "fail a sync":
                 operation = chance.choice(["sync", "sync", "sync", "sync_directory", "write", "allocate"])
                 self.server.faults.fail_at(operation, nth=chance.randrange(1, 6))
+            case "fail an object's sync":
+                self.server.faults.fail_at("sync", nth=chance.randrange(1, 4), path_part="objects/")
             case "believe the page cache":
                 await self._believe_the_page_cache(nursery)
             case "rot":
@@ -240,6 +244,7 @@ class _ServerRun:
 
     def _arm(self) -> None:
         self.server.faults.error_rates = dict(self.profile.disk_errors)
+        self.server.faults.shared_sync_error_rate = SHARED_SYNC_ERROR_RATE if self.profile.disk_errors else 0.0
         self.server.faults.stall_rate = self.profile.stall_rate
 
     def _disarm(self) -> None:

@@ -29,6 +29,8 @@ SMALL: Final = StoreSettings(
     idle_copy_seconds=0.02,
     reserve_bytes=64 << 10,
 )
+RUNS: Final = dataclasses.replace(SMALL, run_log_part=0.0, run_bytes_min=4096, run_bytes_max=100_000)
+"""Whatever is in a hurry goes straight to its object's file."""
 INSTANCE: Final = b"one client only."
 ROUND_SECONDS_MAX: Final = 0.01
 

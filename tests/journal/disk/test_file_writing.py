@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from journal.disk.file_writing import (
+    ALIGNED_WRITE_BYTES,
     BLOCK_BYTES,
     DIRECT_BYTES_MIN,
     SCRATCH_BYTES,
@@ -90,6 +92,31 @@ def test_what_is_large_goes_past_the_cache_but_for_its_ends(descriptor: int, mon
     end = (9 * len(PATTERN) + 100) // BLOCK_BYTES * BLOCK_BYTES
     starts = range(BLOCK_BYTES, end, SCRATCH_BYTES)
     assert calls == [(True, start, min(SCRATCH_BYTES, end - start)) for start in starts]
+
+
+def test_what_lies_as_a_disk_takes_it_is_written_from_there(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = _recorded(monkeypatch, os.pwrite)
+    memory = memoryview(mmap.mmap(-1, 4 << 20))
+    memory[: 3 << 20] = PATTERN * 3
+    content = memory[BLOCK_BYTES : (5 << 19) + BLOCK_BYTES]
+    LargeWriter(Turns()).write(descriptor, 3 * BLOCK_BYTES, [content])
+    _check(descriptor, 3 * BLOCK_BYTES, [content])
+    starts = range(0, len(content), ALIGNED_WRITE_BYTES)
+    assert calls == [
+        (True, 3 * BLOCK_BYTES + start, min(ALIGNED_WRITE_BYTES, len(content) - start)) for start in starts
+    ]
+
+
+@pytest.mark.parametrize(("start", "stop", "offset"), [(1, 1 << 20, 0), (0, 1 << 20, 1), (0, (1 << 20) - 1, 0)])
+def test_what_does_not_lie_so_goes_by_way_of_memory_that_does(
+    descriptor: int, monkeypatch: pytest.MonkeyPatch, start: int, stop: int, offset: int
+) -> None:
+    calls = _recorded(monkeypatch, os.pwrite)
+    memory = memoryview(mmap.mmap(-1, 1 << 20))
+    memory[:] = PATTERN
+    LargeWriter(Turns()).write(descriptor, offset, [memory[start:stop]])
+    _check(descriptor, offset, [memory[start:stop]])
+    assert {length for _, _, length in calls} <= {SCRATCH_BYTES, SCRATCH_BYTES - BLOCK_BYTES}
 
 
 def test_what_is_small_goes_through_the_cache(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,16 @@ from sos_server.storage.log_format import (
     read_batch,
     scan_log,
 )
-from sos_server.storage.object_layout import CHUNK_BYTES, GROUP_BYTES, ObjectCopy, checksum_position, data_position
+from sos_server.storage.object_layout import (
+    CHUNK_BYTES,
+    GROUP_BYTES,
+    ObjectCopy,
+    checksum_position,
+    data_position,
+    group_ranges,
+)
 from sos_server.storage.rows import KINDS, ObjectMade, decode_row, encode_row
+from sos_server.storage.run_notes import RunNote, decode_note, note_of
 from sos_server.store.gathering import GatheredBatch
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -111,7 +119,7 @@ def test_any_bytes_are_a_row_or_damage(data: bytes) -> None:
 
 
 def test_log_vectors_and_examples() -> None:
-    header = vectors("log_2")["header"]
+    header = vectors("log_3")["header"]
     fields = {name: plain(value) for name, value in header["fields"].items()}
     block = encode_log_header(LogHeader(**fields))
     assert block == bytes.fromhex(header["hex"]).ljust(BLOCK_BYTES, b"\0")
@@ -122,12 +130,63 @@ def test_log_vectors_and_examples() -> None:
     made = make_batch([(0, 0, encode_row(ObjectMade(2, 1, "a", 0))), (2, 0, b"hello")])
     assert made == content == example("log-batch").ljust(BLOCK_BYTES, b"\0")
 
+    noted = GatheredBatch(bytearray(1 << 20), 1 << 20)
+    noted.add_note(2, note_of(0, memoryview(bytes(8192))))
+    noted.add_piece(2, 8192, crc32c(b"hello"), b"hello")
+    content = read_vector(vectors("log_3")["batch"])
+    assert bytes(noted.finish(generation=7, number=1, nonce=NONCE)) == content
+    assert content == example("log-note").ljust(BLOCK_BYTES, b"\0")
+
+
+@pytest.mark.parametrize("vector", vectors("log_3")["notes"], ids=lambda vector: str(vector["offset"]))
+def test_note_vectors(vector: Any) -> None:
+    content = bytes(place % 251 for place in range(vector["length"]))
+    note = note_of(vector["offset"], memoryview(content))
+    assert note == RunNote(vector["offset"], vector["length"], tuple(vector["crcs"]))
+    assert note.encode().hex() == vector["hex"]
+    assert decode_note(vector["offset"], bytes.fromhex(vector["hex"])) == note
+    assert note.crc_after(crc32c(b"before")) == crc32c(content, crc32c(b"before"))
+    assert sum(length for _, length, _ in note.parts()) == vector["length"]
+
+
+@pytest.mark.parametrize("vector", vectors("log_3")["damaged_notes"], ids=lambda vector: vector["why"])
+def test_damaged_note_vectors(vector: Any) -> None:
+    assert decode_note(vector["offset"], bytes.fromhex(vector["hex"])) is None
+
+
+def test_a_log_of_version_2_is_read() -> None:
+    header = vectors("log_2")["header"]
+    fields = {name: plain(value) for name, value in header["fields"].items()}
+    block = bytes.fromhex(header["hex"]).ljust(BLOCK_BYTES, b"\0")
+    assert decode_log_header(block) == LogHeader(**fields, version=2)
+    log = memoryview(block + read_vector(vectors("log_2")["batch"]))
+    (read,) = scan_log(log, generation=7, nonce=NONCE, end=None, scan=LogScan())
+    assert [entry[:3] for entry in read.entries] == [(0, 0, 7), (2, 0, 5)]
+
+
+def test_a_version_that_is_not_known_is_refused() -> None:
+    block = bytearray(bytes.fromhex(vectors("log_3")["header"]["hex"]).ljust(BLOCK_BYTES, b"\0"))
+    block[5] = 4
+    with pytest.raises(DamagedError, match="version 4, this server knows versions 1 to 3 only"):
+        decode_log_header(bytes(block))
+
+
+def test_a_note_is_torn_wherever_the_batch_is_cut() -> None:
+    """At every byte: its header, the note, the payload after it, the directory. What was before it counts."""
+    first, noted = make_batch([(2, 0, b"x" * 100)]), bytes.fromhex(vectors("log_3")["batch"]["hex"])
+    before = bytes(BLOCK_BYTES) + first
+    for cut in range(len(noted)):
+        batches, found = scan(before + noted[:cut].ljust(2 * BLOCK_BYTES, b"\0"))
+        assert ([batch.number for batch in batches], found.end, found.damage) == ([0], len(before), []), cut
+    batches, found = scan(before + noted.ljust(2 * BLOCK_BYTES, b"\0"))
+    assert ([batch.number for batch in batches], found.entries) == ([0, 1], 1 + 2 + 1)
+
 
 def test_log_files_of_version_1_are_read() -> None:
     header = vectors("log")["header"]
     fields = {name: plain(value) for name, value in header["fields"].items()}
     block = bytes.fromhex(header["hex"]).ljust(BLOCK_BYTES, b"\0")
-    assert decode_log_header(block) == LogHeader(**fields, nonce=b"")
+    assert decode_log_header(block) == LogHeader(**fields, nonce=b"", version=1)
     batch = read_vector(vectors("log")["batch"])
     log = memoryview(block + batch + batch[:BLOCK_BYTES].replace(bytes(8), bytes(7) + b"\1", 1))
     scanned = list(scan_log(log, generation=7, nonce=b"", end=None, scan=LogScan()))
@@ -302,6 +361,40 @@ def test_laid_out_bytes_lie_where_readers_look(lengths: list[int], base_chunks: 
             assert file[start][place - start : place - start + 4] == crc32c(chunk).to_bytes(4, "big")
         else:
             assert copy.tail_crc == crc32c(chunk)
+
+
+@given(st.lists(st.integers(1, 2 * CHUNK_BYTES), min_size=1, max_size=6), st.integers(0, 3))
+def test_runs_between_pieces_leave_the_file_as_pieces_alone_would(lengths: list[int], base_chunks: int) -> None:
+    """Every second stretch that has whole blocks is a run of them; what is beside it is laid out."""
+    base = GROUP_BYTES - base_chunks * CHUNK_BYTES
+    content = memoryview(bytes(range(251)) * (sum(lengths) // 251 + 1))[: sum(lengths)]
+    alone, mixed, in_file = ObjectCopy(base, 0, 0), ObjectCopy(base, 0, 0), {}
+    alone.add(content, crc32c(content))
+    position = 0
+    for number, length in enumerate(lengths):
+        start, stop = position, position + length
+        first, last = -(-start // BLOCK_BYTES) * BLOCK_BYTES, stop // BLOCK_BYTES * BLOCK_BYTES
+        if number % 2 == 0 and first < last:
+            mixed.add(content[start:first], crc32c(content[start:first]))
+            mixed.pass_run(note_of(base + first, content[first:last]))
+            in_file[first] = content[first:last]
+            start = last
+        mixed.add(content[start:stop], crc32c(content[start:stop]))
+        position = stop
+    assert (mixed.size, mixed.crc, mixed.tail_crc) == (alone.size, alone.crc, alone.tail_crc)
+    places = {place: byte for extents in (alone.extents(),) for place, byte in bytes_of(extents)}
+    found = dict(bytes_of(mixed.extents()))
+    for first, run in in_file.items():
+        for start, stop in group_ranges(base + first, base + first + len(run)):
+            piece = [run[start - base - first : stop - base - first]]
+            assert not found.keys() & {data_position(start), data_position(stop - 1)}
+            found.update(bytes_of([(data_position(start), piece)]))
+    assert found == places
+
+
+def bytes_of(extents: Any) -> Any:
+    for position, buffers in extents:
+        yield from enumerate(b"".join(buffers), position)
 
 
 @given(st.integers(1, 200_000), st.integers(0, 1 << 20))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError
 from sos_server.storage.catalog_format import CatalogCheckpoint, decode_record, encode_record
-from sos_server.storage.contents import Contents, LoggedBytes
-from sos_server.storage.log_format import BLOCK_BYTES, LogHeader, batch_length, first_generation
+from sos_server.storage.contents import IN_FILE, Contents, LoggedBytes
+from sos_server.storage.log_format import BLOCK_BYTES, NOTE, LogHeader, batch_length, first_generation
 from sos_server.storage.recovery import Generation, LogChain, Replay, chain_of
 from sos_server.storage.rows import (
     Claimed,
@@ -23,6 +23,7 @@ from sos_server.storage.rows import (
     Row,
     encode_row,
 )
+from sos_server.storage.run_notes import note_of
 from tests.sos_server.storage.test_formats import NONCE, make_batch
 
 HISTORY: list[Row] = [
@@ -202,6 +203,58 @@ def test_what_may_have_lost_bytes_at_its_end_is_damaged_when_a_start_accepts_the
     ]
     assert any("n/o4 was sealed with 20 bytes, 13 are left" in report for report in replay.reports)
     assert replay.contents.changed >= {3, 4, 5}
+
+
+def noted(number: int, offset: int, content: bytes) -> tuple[int, int, bytes]:
+    return number | NOTE, offset, note_of(offset, memoryview(content)).encode()
+
+
+RUN = bytes(range(256)) * 32
+MADE = [row(NamespaceMade(1, "n", bytes(16))), row(ObjectMade(2, 1, "x", 0))]
+
+
+def test_runs_and_pieces_follow_each_other() -> None:
+    replay = replayed(MADE, [noted(2, 0, RUN), (2, 8192, b"between")], [(2, 8199, bytes(4089)), noted(2, 12288, RUN)])
+    stored = replay.contents.objects[2]
+    assert (replay.reports, stored.size, stored.namespace.used_bytes) == ([], 20480, 20480)
+    assert stored.crc == crc32c(RUN + b"between" + bytes(4089) + RUN)
+    assert stored.logged is not None
+    places = [(piece.offset, piece.length, piece.position == IN_FILE) for piece in stored.logged.pieces(0, 20480)]
+    assert places == [(0, 8192, True), (8192, 7, False), (8199, 4089, False), (12288, 8192, True)]
+
+
+def test_a_run_that_the_catalog_knows_changes_nothing() -> None:
+    contents = Contents()
+    contents.apply(NamespaceMade(1, "n", bytes(16)))
+    contents.apply(ObjectState(2, 1, "x", 0, 8192, crc32c(RUN), 5, None, 0, False))
+    replay = replayed([noted(2, 0, RUN)], [(2, 8192, b"9")], [noted(7, 0, RUN)], contents=contents)
+    assert (contents.objects[2].size, contents.objects[2].crc, replay.reports) == (8193, crc32c(RUN + b"9"), [])
+
+
+def test_a_damaged_note_loses_its_run_and_what_was_appended_after_it() -> None:
+    """Nobody knows how long the run was: none of it is shown, and nothing is taken for it."""
+    note_at = 2 * BLOCK_BYTES + 40
+    for place in range(note_at, note_at + 8):
+        replay = replayed(
+            MADE, [noted(2, 0, RUN), (2, 8192, b"after")], [row(ObjectMade(3, 1, "y", 0))], damage=(place,)
+        )
+        x = replay.contents.objects[2]
+        assert (x.size, x.damaged, x.logged) == (0, True, None)
+        assert any("n/x: what the log says of a run at offset 0 is damaged" in report for report in replay.reports)
+        assert any("n/x: bytes from offset 0 to 8192 were lost" in report for report in replay.reports)
+        assert replay.contents.objects[3].damaged is False
+
+
+def test_a_run_behind_a_loss_is_not_taken_for_what_was_lost() -> None:
+    replay = replayed(MADE, [(2, 0, bytes(4096))], [noted(2, 4096, RUN)], damage=(2 * BLOCK_BYTES + 4,))
+    assert (replay.contents.objects[2].size, replay.contents.objects[2].logged) == (0, None)
+    assert any("n/x: bytes from offset 0 to 4096 were lost" in report for report in replay.reports)
+
+
+def test_a_torn_batch_says_how_much_of_a_run_it_cut() -> None:
+    last = [noted(2, 0, RUN), (2, 8192, b"torn")]
+    torn_behind = replayed(MADE, last, damage=(2 * BLOCK_BYTES + 40 + 8,))
+    assert (torn_behind.contents.objects[2].size, torn_behind.contents.objects[2].cut_bytes) == (0, 8196)
 
 
 def test_rows_that_are_lost_take_with_them_what_rests_on_them() -> None:

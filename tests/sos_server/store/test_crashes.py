@@ -13,11 +13,12 @@ from sos_client.wire.errors import DamagedError, ErrorCode, RefusedError
 from sos_server.service.metrics import ServerMetrics, Traffic
 from sos_server.store.namespace import Claim
 from tests.fakes.simulated_disk import DiskFaults
-from tests.sos_server.store_world import Known, StoreWorld
+from tests.sos_server.store_world import RUNS, SMALL, Known, StoreWorld
 
 if TYPE_CHECKING:
     from sos_server.store.namespace import Namespace
     from sos_server.store.object_store import ObjectStore
+    from sos_server.store.settings import StoreSettings
 
 SEEDS = range(60)
 LIVES = 6
@@ -47,8 +48,8 @@ async def live_and_die(world: StoreWorld, *, power_cut: bool) -> None:
             clients.cancel_scope.cancel()
 
 
-async def many_lives(seed: int, faults: DiskFaults | None = None) -> None:
-    world = StoreWorld(seed, faults=faults)
+async def many_lives(seed: int, settings: StoreSettings = SMALL) -> None:
+    world = StoreWorld(seed, settings=settings)
     for _ in range(LIVES):
         await live_and_die(world, power_cut=world.rng.random() < 0.8)
     world.faults = None
@@ -65,11 +66,17 @@ def test_power_cuts_lose_nothing_acknowledged(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_failed_operations_are_never_acknowledged(seed: int) -> None:
+def test_power_cuts_lose_nothing_of_runs(seed: int) -> None:
+    run(many_lives, seed, RUNS)
+
+
+@pytest.mark.parametrize("settings", [SMALL, RUNS], ids=["log", "runs"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_failed_operations_are_never_acknowledged(seed: int, settings: StoreSettings) -> None:
     """Syncs, writes and reads fail at random while the store runs; it is restarted on a drive that works again."""
 
     async def main() -> None:
-        world = StoreWorld(1000 + seed)
+        world = StoreWorld(1000 + seed, settings=settings)
         for _ in range(LIVES):
             world.faults = DiskFaults()
             async with world.running() as store:
@@ -188,10 +195,11 @@ async def appends_until_room(world: StoreWorld, store: ObjectStore) -> None:
             return
 
 
+@pytest.mark.parametrize("settings", [SMALL, RUNS], ids=["log", "runs"])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_full_disk_refuses_appends_and_nothing_else(seed: int) -> None:
+def test_a_full_disk_refuses_appends_and_nothing_else(seed: int, settings: StoreSettings) -> None:
     async def main() -> None:
-        world = StoreWorld(seed, capacity_bytes=(12 << 20) + seed * 300_000)
+        world = StoreWorld(seed, capacity_bytes=(12 << 20) + seed * 300_000, settings=settings)
         async with world.running() as store:
             refusal = await fill(world, store)
             assert refusal.code is ErrorCode.NO_SPACE
@@ -213,15 +221,16 @@ def test_a_full_disk_refuses_appends_and_nothing_else(seed: int) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("settings", [SMALL, RUNS], ids=["log", "runs"])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_disk_that_others_filled_is_claimed_read_and_cleaned(seed: int) -> None:
+def test_a_disk_that_others_filled_is_claimed_read_and_cleaned(seed: int, settings: StoreSettings) -> None:
     """Nothing can be copied any more, so the log fills up. Claims, seals and deletes find room in it all the same.
 
     After restarts, too: without them nobody could take over, or make room.
     """
 
     async def main() -> None:
-        world = StoreWorld(seed, capacity_bytes=24 << 20)
+        world = StoreWorld(seed, capacity_bytes=24 << 20, settings=settings)
         async with world.running() as store:
             for number in range(8):
                 await world.append_for_a_while(store, "full", f"copied{number}", 40)
@@ -281,12 +290,13 @@ async def read_or_refuse(namespace: Namespace, name: str, known: Known) -> bool:
     return whole
 
 
+@pytest.mark.parametrize("settings", [SMALL, RUNS], ids=["log", "runs"])
 @pytest.mark.parametrize("seed", range(40))
-def test_rot_is_seen_and_never_served(seed: int) -> None:
+def test_rot_is_seen_and_never_served(seed: int, settings: StoreSettings) -> None:
     """One bit flips somewhere in a store at rest: it refuses to start, refuses that read, or the bit meant nothing."""
 
     async def main() -> None:
-        world = StoreWorld(seed)
+        world = StoreWorld(seed, settings=settings)
         async with world.running() as store:
             async with trio.open_nursery() as clients:
                 for number in range(4):

@@ -13,7 +13,7 @@ import trio
 
 from journal.disk.disk import FileWrite, RealDisk, open_disk
 from sos_client.wire.errors import ErrorCode, RefusedError
-from sos_server.store.object_files import path_of
+from sos_server.objects.object_files import path_of
 from sos_server.store.object_store import RETRY_SECONDS, ObjectStore
 from tests.sos_server.real_store import Client, refused, running
 from tests.sos_server.store_world import SMALL, read_all

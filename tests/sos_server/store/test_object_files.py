@@ -10,8 +10,8 @@ import trio.testing
 
 from journal.disk.disk import OpenMode
 from sos_client.wire.checksum import crc32c
+from sos_server.objects.object_files import OBJECTS_DIRECTORY, ObjectFiles, directory_of, path_of
 from sos_server.storage.object_layout import data_position
-from sos_server.store.object_files import OBJECTS_DIRECTORY, ObjectFiles, directory_of, path_of
 from tests.fakes.simulated_disk import SimulatedDisk
 from tests.fakes.simulated_drive import SimulatedDrive
 

@@ -99,6 +99,15 @@ class ObjectFiles:
         content = chunks[offset - first : offset - first + length]
         return VerifiedBytes(content, crc if length == last - first else crc32c(content))
 
+    async def read_as_it_is(self, number: int, offset: int, length: int) -> bytes:
+        """These bytes of a run, which lie in one piece in the file, fewer where it ends. The caller has their CRCs: the
+        checksum page may know nothing of them yet. Raises FileNotFoundError when there is no such file."""
+        view = memoryview(bytearray(length))
+        if (file := self._open.get(number)) is not None and file.read_now(data_position(offset), view):
+            return bytes(view)
+        async with self._borrow(number) as file:
+            return await file.read(data_position(offset), length)
+
     def forget(self, number: int) -> None:
         """The object is gone: its file is closed when nobody reads it any more."""
         if number in self._users:
