@@ -163,17 +163,27 @@ async def serve_volume(
     gateway = _gateway(world, keeper, log, tokens or AccessRules(None), identity=chance.randbytes(16))
     if tokens is not None:
         tokens.on_reload = lambda: gateway.reload_access(world.wall_clock())
-    listener = world.network.listen(address)
+    await _serve_until_stopped(host, gateway, keeper, world.network.listen(address), stop_first)
+
+
+async def _serve_until_stopped(
+    host: SimulatedHost,
+    gateway: Gateway,
+    keeper: VolumeKeeper,
+    listener: SimulatedListener,
+    stop_first: Callable[[], Awaitable[None]],
+) -> None:
+    world = host.world
+
+    async def talk(stream: SimulatedStream) -> None:
+        await world.serve(stream, partial(gateway.talk, peer=stream.connection.hosts[0]))
+
+    async def keep() -> None:
+        await keeper.run()
+        host.refused_to_start = str(keeper.failure)
+        world.note("gave up", f"{host.name} {keeper.failure}")
+
     async with trio.open_nursery() as nursery:
-
-        async def talk(stream: SimulatedStream) -> None:
-            await world.serve(stream, partial(gateway.talk, peer=stream.connection.hosts[0]))
-
-        async def keep() -> None:
-            await keeper.run()
-            host.refused_to_start = str(keeper.failure)
-            world.note("gave up", f"{host.name} {keeper.failure}")
-
         nursery.start_soon(gateway.run)
         nursery.start_soon(accept_all, nursery, listener, talk)
         nursery.start_soon(keep)
