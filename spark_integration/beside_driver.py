@@ -57,6 +57,8 @@ class Wanted:
     ingest_volume: str | None = None
     relay_options: tuple[str, ...] = ()
     """More options for `sos-connector relay`."""
+    shards: int | None = None
+    """Over how many the volume is spread; None: one journal keeps it."""
 
     @property
     def is_embedded(self) -> bool:
@@ -88,7 +90,13 @@ class BesideDriver:
 
     @property
     def address(self) -> str:
-        return self._addresses["sos-journal"]
+        """Of the first of `services`."""
+        return self.services[0]
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Where the journal service is, or each shard's."""
+        return tuple(self._addresses[name] for name in _service_names(self.wanted))
 
     @property
     def relay_address(self) -> str:
@@ -220,30 +228,43 @@ def programs(wanted: Wanted, credentials: RunCredentials, folder: Path) -> list[
         command = [*_python("sos_server"), "serve", "--root", str(wanted.directory / "server"), "--listen", "{listen}"]
         plan.append(_program("sos-server", command + shared, LOOPBACK, wanted.directory))
         servers = ["{sos-server}"]
-    command = [*_python("journal"), "serve", "--volume", wanted.volume, "--listen", "{listen}", *shared]
-    command += ["--directory", str(wanted.directory / "journal")]
-    for server in servers:
-        command += ["--server", server]
-    if wanted.is_embedded:
-        command += ["--create"]
-    if wanted.web is not None:
-        command += ["--web", wanted.web]
-    if wanted.keep_for is not None:
-        command += ["--keep-for", wanted.keep_for]
     trusting = ["--insecure"] if wanted.insecure else []
     if wanted.server_authorities is not None:
         authorities = folder / "authorities.pem"
         authorities.write_text(wanted.server_authorities)
         trusting += ["--tls-ca", str(authorities)]
-    command += trusting
-    if credentials.certificate is not None:
-        command += ["--tls-cert", str(credentials.certificate.file)]
-        command += ["--tls-key", str(credentials.certificate.key_file)]
-    plan.append(_program("sos-journal", command, wanted.host, wanted.directory))
+    for number, name in enumerate(_service_names(wanted)):
+        command = _journal(wanted, servers, number, shared) + trusting
+        if credentials.certificate is not None:
+            command += ["--tls-cert", str(credentials.certificate.file)]
+            command += ["--tls-key", str(credentials.certificate.key_file)]
+        plan.append(_program(name, command, wanted.host, wanted.directory))
     if wanted.listen is not None:
         plan.append(_listener(wanted, servers, trusting))
     plan.append(_relay(wanted, credentials, shared))
     return plan
+
+
+def _service_names(wanted: Wanted) -> list[str]:
+    """Of the programs that serve the volume, the first of which has what is not in a partition."""
+    return ["sos-journal", *(f"sos-journal-{number}" for number in range(1, wanted.shards or 1))]
+
+
+def _journal(wanted: Wanted, servers: Sequence[str], number: int, shared: Sequence[str]) -> list[str]:
+    """The command of the journal service, or of a shard's, but for certificates."""
+    command = [*_python("journal"), "serve", "--volume", wanted.volume, "--listen", "{listen}", *shared]
+    command += ["--directory", str(wanted.directory / "journal")]
+    for server in servers:
+        command += ["--server", server]
+    if wanted.shards is not None:
+        command += ["--shards", str(wanted.shards), "--shard", str(number)]
+    if wanted.is_embedded:
+        command += ["--create"]
+    if wanted.web is not None and number == 0:
+        command += ["--web", wanted.web]
+    if wanted.keep_for is not None:
+        command += ["--keep-for", wanted.keep_for]
+    return command
 
 
 def _listener(wanted: Wanted, servers: Sequence[str], trusting: Sequence[str]) -> dict[str, Any]:
@@ -254,7 +275,8 @@ def _listener(wanted: Wanted, servers: Sequence[str], trusting: Sequence[str]) -
 
 
 def _relay(wanted: Wanted, credentials: RunCredentials, shared: Sequence[str]) -> dict[str, Any]:
-    command = [*_python("connectors"), "relay", "--listen", "{listen}", "--service", "{sos-journal}", *shared]
+    services = ",".join(f"{{{name}}}" for name in _service_names(wanted))
+    command = [*_python("connectors"), "relay", "--listen", "{listen}", "--service", services, *shared]
     command += ["--spool", str(wanted.directory / "relay"), "--token-file", str(credentials.token_file)]
     if credentials.certificate is not None:
         command += ["--tls-cert", str(credentials.certificate.file), "--tls-key", str(credentials.certificate.key_file)]

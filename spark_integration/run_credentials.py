@@ -56,7 +56,7 @@ def make_run_credentials(
     """
     token, grant = new_token(
         name="this run",
-        namespaces=(volume, RELAY_VOLUME, *((ingest_volume,) if ingest_volume is not None else ())),
+        namespaces=(volume, f"{volume}.shard-*", RELAY_VOLUME, *([ingest_volume] if ingest_volume is not None else ())),
         rights=frozenset(Right),
         expires=(datetime.now(UTC) + VALIDITY).timestamp(),
     )

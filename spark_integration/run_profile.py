@@ -44,7 +44,7 @@ def write_run_profile(running: BesideDriver) -> Path:
         f"default = {name}",
         f"[{name}]",
         f"servers = {json.dumps(servers)}",
-        f"services = {json.dumps([running.address])}",
+        f"services = {json.dumps(list(running.services))}",
         *(f"server.{key} = {json.dumps(value)}" for key, value in to_servers.items()),
         *(f"service.{key} = {json.dumps(value)}" for key, value in to_service.items()),
     ]

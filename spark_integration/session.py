@@ -28,6 +28,7 @@ from journal.checkpoint.spark_settings import (
     redaction_with_tokens,
     spark_settings,
 )
+from journal.records.shards import SHARDS_MAX
 from sos_client.clear_text import leaves_this_host
 from sos_client.net.addresses import parse_address
 from sos_client.serving.kept_port import KeptPort
@@ -96,25 +97,26 @@ def with_sos_checkpoints(
     listen: str | None = None,
     listen_volume: str | None = None,
     relay_options: Sequence[str] = (),
+    shards: int | None = None,
 ) -> SparkSession.Builder:
     """The builder, told to keep checkpoints of `sos://VOLUME/...`; call getOrCreate() on what is returned.
 
     Nothing given: embedded; starts an SOS server and a journal service beside this driver, on this machine only.
     `servers`: starts a journal service here, which keeps `volume` (made by `sos-journal create`) on those SOS servers.
     `service`: starts nothing; a journal service runs at these addresses. `token` and `authorities` (certificates to
-    trust, as PEM text; with them TLS is spoken) are for the servers or the service, whichever is given. `keep_for`,
-    such as "7d", is how long the volume's past is kept; without it, as the volume was made: embedded, for ever.
-    Without `authorities` a token goes to this host only, unless `insecure`. `web`, such as "127.0.0.1:7480", is where
-    the service that is started here serves its page; the address is printed.
+    trust, as PEM text; with them TLS is spoken) are for the servers or the service, whichever is given; without TLS a
+    token goes to this host only, unless `insecure`. `keep_for`, such as "7d", is how long the volume's past is kept
+    (else as it was made: embedded, for ever). `web`, such as "127.0.0.1:7480": where what is started here serves its
+    page. `shards`: the volume is spread over so many journals, a process each (as it was made; embedded: is made now).
 
     `listen`, such as "127.0.0.1:7431": starts a listener, which sources need no token for (beyond this host it wants
     `insecure`), on the volume `listen_volume` (VOLUME-ingest); the source `sos-connector` finds it without options.
     Where a journal service is started, a relay is, too, when the first query needs one: a sink of
     `writeStream.format("sos-connector")`; `relay_options`, such as ["--sink-tls"] or ["--spool-bytes", "50G"], are for
-    it, and `insecure` lets it reach sinks on other machines without TLS. What was started ends with this process,
-    however it ends. For a Spark Connect server elsewhere nothing is started; the settings that it needs are printed.
+    it, and `insecure` lets it reach sinks elsewhere without TLS. What was started ends with this process, however it
+    ends. For a Spark Connect server elsewhere nothing is started; the settings that it needs are printed.
     """
-    _check_given(service, servers, keep_for=keep_for, web=web, listen=listen, relay_options=relay_options)
+    _check_given(service, servers, shards, keep_for=keep_for, web=web, listen=listen, relay_options=relay_options)
     _check_exposure((*servers, *service), token=token, encrypted=insecure or authorities is not None)
     target = _target_of(builder)
     _check_listening(listen, target, insecure=insecure)
@@ -135,11 +137,10 @@ def with_sos_checkpoints(
             keep_for=keep_for,
             insecure=insecure,
             web=None if web is None else _web_address(web),
-            listen=listen,
-            ingest_volume=(listen_volume or f"{volume}-ingest") if listen is not None else None,
             relay_options=tuple(relay_options),
+            shards=shards,
         )
-        access = _started(wanted)
+        access = _started(_with_listener(wanted, listen, listen_volume))
     return _configured(builder, replace(access, jar=str(jar_path())))
 
 
@@ -170,6 +171,11 @@ def _web_address(text: str) -> str:
         return str(replace(address, port=port.port))
 
 
+def _with_listener(wanted: Wanted, listen: str | None, volume: str | None) -> Wanted:
+    ingest_volume = volume or f"{wanted.volume}-ingest"
+    return wanted if listen is None else replace(wanted, listen=listen, ingest_volume=ingest_volume)
+
+
 def _started(wanted: Wanted) -> SparkAccess:
     with _lock:
         running = _running.get(wanted.volume)
@@ -182,7 +188,7 @@ def _started(wanted: Wanted) -> SparkAccess:
                 _say(_EMBEDDED_NOTICE.format(volume=wanted.volume, directory=wanted.directory))
             else:
                 _say(_SERVERS_NOTICE.format(volume=wanted.volume, servers=", ".join(wanted.servers)))
-            where = {"service": running.address, "profiles": shlex.quote(str(profiles))}
+            where = {"service": ", ".join(running.services), "profiles": shlex.quote(str(profiles))}
             _say(_INSIDE_NOTICE.format(volume=wanted.volume, **where))
             if wanted.web is None:
                 _say(_NO_WEB_NOTICE)
@@ -200,7 +206,7 @@ def _started(wanted: Wanted) -> SparkAccess:
     credentials = running.credentials
     certificate = credentials.certificate
     return SparkAccess(
-        service=(running.address,),
+        service=running.services,
         relay=running.relay_address,
         ingest_volume=wanted.ingest_volume,
         ingest_service=running.files_address,
@@ -284,6 +290,7 @@ def _check_exposure(addresses: Sequence[str], *, token: str | None, encrypted: b
 def _check_given(
     service: Sequence[str],
     servers: Sequence[str],
+    shards: int | None,
     *,
     keep_for: str | None,
     web: str | None,
@@ -291,6 +298,7 @@ def _check_given(
     relay_options: Sequence[str],
 ) -> None:
     _check_listed(servers=servers, service=service, relay_options=relay_options)
+    _check_shards(shards, service)
     if not service:
         return
     if servers:
@@ -303,6 +311,15 @@ def _check_given(
         raise SessionError("listen= is for a service that is started here; run `sos-connector listen` beside the other")
     if relay_options:
         raise SessionError("relay_options= are for a relay that is started here; give them to the one that runs")
+
+
+def _check_shards(shards: int | None, service: Sequence[str]) -> None:
+    if shards is None:
+        return
+    if service:
+        raise SessionError("shards= is for services that are started here; those that run know how many there are")
+    if not 2 <= shards <= SHARDS_MAX:
+        raise SessionError(f"a volume can be spread over 2 to {SHARDS_MAX} shards, not {shards}")
 
 
 def _check_listening(listen: str | None, target: _Target, *, insecure: bool) -> None:
@@ -331,7 +348,7 @@ def _check_running_session(volume: str, service: tuple[str, ...]) -> None:
         return
     wanted = ",".join(service)
     if not service and volume in _running:
-        wanted = _running[volume].address
+        wanted = ",".join(_running[volume].services)
     present = context.getConf().get(HADOOP_PREFIX + SERVICE_KEY)
     if present != wanted:
         raise SessionError(

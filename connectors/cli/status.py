@@ -37,7 +37,7 @@ from sos_client.printable import printable
 if TYPE_CHECKING:
     from connectors.ingest.recovery import IngestFiles
     from journal.cli.options import Access, Style
-    from journal.gateway.client.client import RemoteVolume
+    from journal.gateway.client.opening import WholeVolume
 
 ROWS_SHOWN: Final = 30
 EXAMPLES: Final = """\b
@@ -88,7 +88,7 @@ async def report_of(volume: str, style: Style, access: Access) -> dict[str, Any]
         return await _stored(view, volume)
 
 
-async def _live(service: RemoteVolume) -> dict[str, Any] | None:
+async def _live(service: WholeVolume) -> dict[str, Any] | None:
     """What the listener says; None when something else serves the volume."""
     try:
         content = b"".join([piece async for piece in service.read(places.STATUS)])

@@ -15,7 +15,8 @@ import trio
 from connectors.relay.decision_log import DecisionLog
 from connectors.relay.query_relay import QueryRelay
 from journal.errors import JournalCode, JournalError, SupersededError, UnavailableError, journal_error, refused
-from journal.gateway.client.client import ClientSettings, open_volume
+from journal.gateway.client.client import ClientSettings
+from journal.gateway.client.opening import open_whole_volume
 from sos_client.clear_text import leaves_this_host
 from sos_client.wire.errors import SosError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from connectors.relay.manifest import BatchManifest
     from connectors.relay.settings import RelaySettings
     from connectors.relay.spool import Spool
-    from journal.gateway.client.client import RemoteVolume
+    from journal.gateway.client.opening import WholeVolume
     from journal.volume import PathClaim
     from sos_client.net.dialing import Dial
     from sos_client.serving.event_log import EventLog
@@ -80,7 +81,7 @@ class Relay:
         self._dial = dial
         self._log = log
         self._queries: dict[str, ServedQuery] = {}
-        self._volumes: dict[str, RemoteVolume] = {}
+        self._volumes: dict[str, WholeVolume] = {}
         self._holding = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
         self._stopping = False
@@ -284,14 +285,14 @@ class Relay:
             served.scope.cancel()
             await served.closed.wait()
 
-    async def _volume(self, name: str) -> RemoteVolume:
+    async def _volume(self, name: str) -> WholeVolume:
         volume = self._volumes.get(name)
         if volume is None:
             if len(self._volumes) >= VOLUMES_MAX:
                 raise refused(JournalCode.BAD_REQUEST, f"this relay keeps decisions on {VOLUMES_MAX} volumes already")
             access = self._settings.service
             volume = self._volumes[name] = await self._holding.enter_async_context(
-                open_volume(
+                open_whole_volume(
                     access.addresses,
                     name,
                     token=access.token,

@@ -11,10 +11,12 @@ import click
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.pins import pinned
-from journal.cli.views import open_log, read_from
+from journal.cli.views import in_each_journal, log_access, open_log, read_from
 from journal.copies.backups import Backup, check_whole, wanted_objects
 from journal.copies.copies import open_directory_copy
 from journal.files.plain_tree import make_directories
+from journal.records.shards import parse_shard
+from journal.shards.whole_reader import settle
 from sos_client.command.output import count_text, note, print_json, progress, size_text
 from sos_client.command.running import run_async
 from sos_client.printable import printable
@@ -47,13 +49,21 @@ def backup(*, location: Location, directory: Path, dry_run: bool, style: Style, 
 
 
 async def _backup(location: Location, directory: Path, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001
+    """HOME of a volume that is spread comes first: what its commits refer to, the others then have."""
+    access = await log_access(access, location.volume)
+    await in_each_journal(access, location, lambda journal: _backup_of(journal, directory, dry_run, style, access))
+
+
+async def _backup_of(location: Location, directory: Path, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001
     async with open_log(access, location.volume) as reader, _opened(directory, location, make=not dry_run) as copy:
+        if parse_shard(location.volume) is not None:
+            await settle(reader)
         await check_whole(reader)
         made = None if copy is None else Backup(reader, copy)
         lsn = reader.acknowledged_lsn
         missing = wanted_objects(reader) if made is None else await made.compare()
         if made is not None and not dry_run:
-            async with pinned(access, location.volume, reader.oldest_lsn, verb="backup"):
+            async with pinned(access, {location.volume: reader.oldest_lsn}, verb="backup"):
                 with progress("copying", sum(missing.values())) as bar:
                     for name in missing:
                         bar.advance(await made.copy(name))

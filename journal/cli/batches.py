@@ -11,10 +11,11 @@ from journal.checkpoint.batches import Batch, BatchHistory
 from journal.checkpoint.layout import LogFormatError, batch_of, parse_offsets
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.views import open_log
+from journal.cli.views import open_whole_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.records.change import CONTENT_KINDS, content_path, decode_change
 from journal.records.moments import Now
+from journal.shards.whole_reader import WholeReader
 from sos_client.command.output import (
     QUIET,
     ago_text,
@@ -62,9 +63,11 @@ def batches(*, location: Location, last: int, offsets: bool, style: Style, acces
 
 
 async def _batches(location: Location, last: int, offsets: bool, style: Style, access: Access) -> None:  # noqa: FBT001
-    async with open_log(access, location.volume) as reader:
+    async with open_whole_log(access, location.volume) as reader:
         with progress("reading the log", sum(reader.lengths().values())) as bar:
             found = await last_batches(reader, location.path, last, bar.advance)
+        if isinstance(reader, WholeReader):
+            await reader.count_state(found)
         found = with_moved(found, await reader.image(Now()), location.path, last)
         if not found:
             raise refused(JournalCode.NOT_FOUND, f"no batch of a query at {location} is in the log that is kept")

@@ -18,7 +18,7 @@ from sos_client.command.running import confirm, run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from journal.gateway.client.client import RemoteVolume
+    from journal.gateway.client.opening import WholeVolume
     from journal.records.location import Location
     from journal.volume import ClaimedPath
 
@@ -96,7 +96,7 @@ async def _release(location: Location, options: tuple[bool, bool], style: Style,
                 click.echo(f"released {printable(one.path or '/')}")
 
 
-async def all_claims(volume: RemoteVolume) -> list[ClaimedPath]:
+async def all_claims(volume: WholeVolume) -> list[ClaimedPath]:
     """Every claim in force, in order of paths."""
     found: list[ClaimedPath] = []
     kept, more = Kept(what="the list of claims"), True

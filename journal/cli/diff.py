@@ -8,7 +8,7 @@ import click
 
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
-from journal.cli.views import image_of, open_log
+from journal.cli.views import image_of, open_whole_log
 from journal.errors import JournalError
 from sos_client.command.output import BAD, DOUBTFUL, GOOD, print_json, print_table, size_text
 from sos_client.command.running import finish, run_async
@@ -41,7 +41,7 @@ def diff(*, location: Location, before: str, after: str, exit_code: bool, style:
 
 
 async def _diff(location: Location, before: str, after: str, exit_code: bool, style: Style, access: Access) -> None:  # noqa: FBT001
-    async with open_log(access, location.volume) as reader:
+    async with open_whole_log(access, location.volume) as reader:
         images = [await image_of(reader, moment_of(text, style), path=location.path) for text in (before, after)]
     old, new = (_files(image, location.path) for image in images)
     changes = []

@@ -12,7 +12,7 @@ from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_di
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.overdue import overdue_findings
-from journal.cli.views import LogView, open_log, open_view
+from journal.cli.views import LogView, in_each_journal, open_log, open_view
 from journal.errors import JournalCode, JournalError, refused
 from sos_client.command.output import print_json
 from sos_client.command.running import finish, run_async
@@ -42,14 +42,18 @@ def doctor(*, location: Location, at: str, style: Style, access: Access) -> None
 
 async def _findings_of_volume(view: View, access: Access, location: Location) -> list[Finding]:
     """What concerns each query of it: members that keep what retention has given up, if servers are named."""
+    advice = "give the service's token the right delete (docs/operations.md), or the disks fill"
+
+    async def overdue_in(journal: Location) -> list[PromiseFinding]:
+        async with open_log(access, journal.volume) as reader:
+            return await overdue_findings(reader)
+
     overdue: list[PromiseFinding] = []
     with suppress(JournalError):
         if isinstance(view, LogView):
-            overdue = await overdue_findings(view.reader)
+            overdue = [one for reader in view.reader.journals for one in await overdue_findings(reader)]
         elif access.servers:
-            async with open_log(access, location.volume) as reader:
-                overdue = await overdue_findings(reader)
-    advice = "give the service's token the right delete (docs/operations.md), or the disks fill"
+            overdue = [one for found in await in_each_journal(access, location, overdue_in) for one in found]
     return [Finding(severity=Severity.WARNING, what=one.what, advice=advice) for one in overdue]
 
 

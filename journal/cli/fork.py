@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -14,21 +15,24 @@ from journal.cli.importing import home_of, is_taken, note_moved, tree_text
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, moment_of, style_options
 from journal.cli.pins import pinned
-from journal.cli.views import LogView, image_of, log_access, open_log, open_service, warn_of_open_end
+from journal.cli.views import LogView, image_of, log_access, open_service, open_whole_log, warn_of_open_end
 from journal.errors import JournalCode, refused
 from journal.files.moving_checkpoints import move_tree
 from journal.files.tree_writing import NewFile, write_tree
+from journal.gateway.client.operation_ids import OperationIds
+from journal.gateway.client.sharded_volume import ShardedVolume
 from journal.owner.journal import open_journal
-from journal.records.paths import SCRATCH_PREFIX
+from journal.records.paths import SCRATCH_PREFIX, join
 from journal.records.settings import JournalSettings
-from journal.takeover.volume_creation import create_volume
+from journal.records.shards import SHARDS_MAX, shard_of, shards_of
+from journal.takeover.volume_creation import create_shards, create_volume
 from sos_client.command.output import note, print_json, progress, size_text
 from sos_client.command.parameters import AddressList
 from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from journal.copies.volume_reader import VolumeReader
     from journal.records.location import Location
@@ -41,6 +45,7 @@ _SCRATCH: Final = re.compile(rf"{re.escape(SCRATCH_PREFIX)}[0-9a-f]{{8}}", re.AS
 @click.argument("source", type=LocationType(), metavar="SOURCE")
 @click.argument("target", type=LocationType(), metavar="TARGET")
 @click.option("--to-service", type=AddressList(), help="Services of the target's volume, if it is another one.")
+@click.option("--shards", type=click.IntRange(2, SHARDS_MAX), help="Spread a new volume over this many journals.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and change nothing.")
 @at_option
 @style_options
@@ -50,6 +55,7 @@ def fork(
     source: Location,
     target: Location,
     to_service: tuple[str, ...] | None,
+    shards: int | None,
     dry_run: bool,
     at: str,
     style: Style,
@@ -67,20 +73,23 @@ def fork(
     sos-journal fork payments payments-test --at 1h --servers a:7400,b:7400,c:7400
     sos-journal fork payments sos://staging/payments --at 1h --to-service s:7420
     """
-    run_async(_fork, (source, target), to_service or (), dry_run, at, style, access)
+    if shards is not None and (to_service or target.volume == source.volume):
+        raise refused(JournalCode.BAD_REQUEST, "--shards is for a volume that is made now: it has no service yet")
+    run_async(_fork, (source, target), (to_service or (), shards), dry_run, at, style, access)
 
 
 async def _fork(
     ends: tuple[Location, Location],
-    to_service: tuple[str, ...],
+    made_or_served: tuple[tuple[str, ...], int | None],
     dry_run: bool,  # noqa: FBT001
     at: str,
     style: Style,
     access: Access,
 ) -> None:
     source, target = ends
+    to_service, shard_count = made_or_served
     access = await log_access(access, source.volume)
-    async with open_log(access, source.volume) as reader:
+    async with open_whole_log(access, source.volume) as reader:
         view = LogView(reader, await image_of(reader, moment_of(at, style), path=source.path))
         await warn_of_open_end(view, at)
         files = [new_file(view, status, source.path) async for status in view.walk(source.path)]
@@ -93,12 +102,14 @@ async def _fork(
         size = sum(file.size for file in files)
         summary: dict[str, object] = {"files": len(files), "bytes": size, "lsn": view.lsn, "target": str(target)}
         summary |= {"read_from": view.read_from, "rewritten": moved.rewritten}
+        if shard_count is not None:
+            summary["shard_bytes"] = _bytes_by_shard(files, target.path, shard_count)
         if not dry_run:
-            async with _opened(target, source, to_service, access, reader) as volume:
+            async with _opened(target, source, to_service, shard_count, access, reader) as volume:
                 if await is_taken(volume, target.path):
                     raise refused(JournalCode.ALREADY_EXISTS, f"there is something at {target}; fork to a new path")
                 wanted = [file for file in files if file.path or not file.is_directory]
-                async with pinned(access, source.volume, view.lsn, verb="fork"):
+                async with pinned(access, view.moments, verb="fork"):
                     with progress("forking", size) as bar:
                         await write_tree(
                             volume,
@@ -114,11 +125,25 @@ async def _fork(
         verb = "would write" if dry_run else "forked"
         text = f"{verb} {tree_text(files)}, {size_text(size)}, as of LSN {view.lsn}"
         click.echo(f"{text}, to {printable(str(target))}")
+        for shard, shard_bytes in enumerate(_bytes_by_shard(files, target.path, shard_count) if shard_count else ()):
+            click.echo(f"  shard {shard}: {size_text(shard_bytes)}")
+
+
+def _bytes_by_shard(files: Sequence[NewFile], root: str, count: int) -> list[int]:
+    found = [0] * count
+    for file in files:
+        found[shard_of(join(root, file.path), count)] += file.size
+    return found
 
 
 @asynccontextmanager
 async def _opened(
-    target: Location, source: Location, to_service: tuple[str, ...], access: Access, reader: VolumeReader
+    target: Location,
+    source: Location,
+    to_service: tuple[str, ...],
+    shard_count: int | None,
+    access: Access,
+    reader: VolumeReader,
 ) -> AsyncIterator[Volume]:
     """The target's volume: behind a service, or one that is made now, kept as the source is."""
     if to_service or target.volume == source.volume:
@@ -129,9 +154,21 @@ async def _opened(
         message = f"say where volume {target.volume} is served (--to-service), or shall be made (--servers)"
         raise refused(JournalCode.BAD_REQUEST, message)
     settings = JournalSettings(retention=reader.header.retention)
-    await create_volume(target.volume, access.servers, surroundings=access.surroundings, settings=settings)
-    async with open_journal(target.volume, servers=access.servers, surroundings=access.surroundings) as journal:
-        yield journal
+    if shard_count is None:
+        await create_volume(target.volume, access.servers, surroundings=access.surroundings, settings=settings)
+        async with open_journal(target.volume, servers=access.servers, surroundings=access.surroundings) as journal:
+            yield journal
+        return
+    await create_shards(target.volume, shard_count, access.servers, surroundings=access.surroundings, settings=settings)
+    shards = shards_of(target.volume, shard_count)
+    async with AsyncExitStack() as stack:
+        journals = [
+            await stack.enter_async_context(
+                open_journal(shard.name, servers=access.servers, surroundings=access.surroundings)
+            )
+            for shard in shards
+        ]
+        yield ShardedVolume(shards, journals, operations=OperationIds(SystemRandom()))
 
 
 def _top(file: NewFile) -> str:

@@ -20,7 +20,7 @@ from journal.records.paths import join
 
 if TYPE_CHECKING:
     from journal.cli.views import LogView
-    from journal.gateway.client.client import RemoteVolume
+    from journal.gateway.client.opening import WholeVolume
 
 _ENTRY: Final = re.compile(r"(\d{1,18})(\.compact)?", re.ASCII)
 FOLDER: Final = "_spark_metadata"
@@ -58,7 +58,7 @@ class OutputLog:
                 "and leave out --file-sink",
             )
 
-    async def move_aside(self, batch: int | None, volume: RemoteVolume) -> None:
+    async def move_aside(self, batch: int | None, volume: WholeVolume) -> None:
         """The later entries to a folder beside the log."""
         later = self.later(batch or 0)
         stamp = f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}"

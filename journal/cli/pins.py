@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -13,7 +13,7 @@ from journal.errors import JournalCode, JournalError
 from sos_client.command.output import note
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from journal.cli.options import Access
 
@@ -22,15 +22,20 @@ _RELEASE_SECONDS: Final = 5.0
 
 
 @asynccontextmanager
-async def pinned(access: Access, volume: str, lsn: int | None, *, verb: str) -> AsyncIterator[None]:
-    """While the block runs, nothing that the moment needs is deleted. OUT_OF_RETENTION if it is gone already.
+async def pinned(access: Access, moments: Mapping[str, int], *, verb: str) -> AsyncIterator[None]:
+    """While the block runs, nothing that these moments need is deleted: an LSN of each journal, by the volume's name.
 
-    Without a service, or if it does not let us, the block runs all the same: retention is usually far away, and reading
-    what is gone is an error, never something else's bytes.
+    OUT_OF_RETENTION if one is gone already. Without a service, or if it does not let us, the block runs all the same:
+    retention is usually far away, and reading what is gone is an error, never something else's bytes.
     """
-    if lsn is None or not access.services:
+    async with AsyncExitStack() as stack:
+        for volume, lsn in moments.items() if access.services else ():
+            await stack.enter_async_context(_pinned(access, volume, lsn, verb))
         yield
-        return
+
+
+@asynccontextmanager
+async def _pinned(access: Access, volume: str, lsn: int, verb: str) -> AsyncIterator[None]:
     name = f"{verb}-{secrets.token_hex(4)}"
     async with open_service(access, volume) as service:
         try:

@@ -68,7 +68,7 @@ async def _restore(
         if dry_run:
             _print_plan(plan.files, style)
             return
-        async with pinned(access, location.volume, view.lsn, verb="restore"):
+        async with pinned(access, view.moments, verb="restore"):
             with progress("restoring", plan.bytes) as bar:
                 await write_directory(view, plan, directory, bar.advance)
     _report("restored", plan, view, directory, style)
@@ -102,7 +102,7 @@ async def _export(location: Location, directory: Path, dry_run: bool, at: str, s
             if dry_run or tree is None:
                 _print_plan(plan.files, style)
                 return
-            async with pinned(access, location.volume, view.lsn, verb="export"):
+            async with pinned(access, view.moments, verb="export"):
                 with progress("exporting", plan.bytes) as bar:
                     await write_files(view, plan, tree, bar.advance)
     _report("exported", plan, view, directory, style)

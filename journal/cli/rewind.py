@@ -18,7 +18,7 @@ from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
 from journal.cli.output_logs import OutputLog, open_output_log
 from journal.cli.pins import pinned
-from journal.cli.views import LogView, image_of, log_access, open_log, open_service
+from journal.cli.views import LogView, image_of, log_access, open_service, open_whole_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.files.tree_writing import write_tree
 from journal.records.moments import Now
@@ -29,7 +29,7 @@ from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.checkpoint.checks import Diagnosis
-    from journal.gateway.client.client import RemoteVolume
+    from journal.gateway.client.opening import WholeVolume
     from journal.records.location import Location
 
 SINKS = (
@@ -96,7 +96,7 @@ async def _rewind(
 ) -> None:
     apply_it, yes = options
     access = await log_access(access, location.volume)
-    async with open_log(access, location.volume) as reader:
+    async with open_whole_log(access, location.volume) as reader:
         view = LogView(reader, await image_of(reader, moment_of(moment, style), path=location.path))
         present = LogView(reader, await reader.image(Now()))
         plan = await _planned(location, view, present, outputs)
@@ -112,7 +112,7 @@ async def _rewind(
             files = [file for file in files if file.path or not file.is_directory]
             aside = f"{location.path}.before-rewind-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}"
             scratch = f"{location.path}.rewound-{secrets.token_hex(4)}"
-            async with pinned(access, location.volume, view.lsn, verb="rewind"):
+            async with pinned(access, view.moments, verb="rewind"):
                 with progress("writing", sum(file.size for file in files)) as bar:
                     origin: dict[str, str | int] = {"rewound": location.path, "lsn": int(view.image.lsn)}
                     token = secrets.token_hex(4)
@@ -128,7 +128,7 @@ async def _rewind(
         click.echo(f"{printable(str(location))} is as after batch {plan.batch}; what it was is at {printable(aside)}")
 
 
-async def _swap(volume: RemoteVolume, path: str, scratch: str, aside: str, claim: Any) -> None:
+async def _swap(volume: WholeVolume, path: str, scratch: str, aside: str, claim: Any) -> None:
     """The present one aside, the earlier one in its place; back again if the second step is refused."""
     await volume.rename(path, aside, overwrite=False, operation=volume.new_operation(), claim=claim)
     try:

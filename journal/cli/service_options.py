@@ -14,7 +14,7 @@ from journal.kept_past import Retention
 from journal.owner.journal import Journal, open_journal
 from journal.records.settings import JournalSettings, Surroundings
 from journal.service.serve import ServeSettings
-from journal.takeover.volume_creation import create_volume
+from journal.takeover.volume_creation import check_name_is_free, create_volume
 from sos_client.clear_text import check_token_stays
 from sos_client.command.connecting import TLS_CA_OPTION, TLS_OPTION, TOKEN_FILE_OPTION, decorated
 from sos_client.command.parameters import DIRECTORY, AddressList
@@ -138,6 +138,7 @@ def volume_opener(settings: ServeSettings, writing: JournalSettings, *, create: 
             except JournalError as error:
                 if error.code is not JournalCode.VOLUME_NOT_FOUND or not create:
                     raise
+                await check_name_is_free(volume, settings.servers, surroundings)
                 await create_volume(volume, settings.servers, surroundings=surroundings, settings=writing)
                 journal = await stack.enter_async_context(take_over(volume, unless_above))
             yield journal

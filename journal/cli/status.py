@@ -14,7 +14,7 @@ from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
 from journal.cli.overdue import overdue_findings
 from journal.cli.retention_options import limit_texts
-from journal.cli.views import log_access, open_log, open_service, unread_members
+from journal.cli.views import in_each_journal, log_access, open_log, open_service, unread_members
 from journal.copies.copies import MemberCopy
 from journal.copies.promise import PromiseFinding, Verdict, judge
 from journal.copies.surveying import lacking, survey
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from journal.volume import VolumeDescription
 
 SERVICE_SECONDS_MAX: Final = 3.0
+_VERDICTS: Final = ("OK", "WARNING", "FAILURE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,15 @@ def status(*, location: Location, style: Style, access: Access) -> None:
 
 async def _status(location: Location, style: Style, access: Access) -> None:
     access = await log_access(access, location.volume)
+    verdicts = await in_each_journal(access, location, lambda journal: _status_of(journal, style, access))
+    worst = max(verdicts, key=_VERDICTS.index)
+    if len(verdicts) > 1 and not style.json:
+        click.echo(f"\n{location.volume} is spread over {len(verdicts)} shards: {worst}")
+    finish({"OK": ExitCode.DONE, "WARNING": ExitCode.WARNING}.get(worst, ExitCode.DAMAGED))
+
+
+async def _status_of(location: Location, style: Style, access: Access) -> str:
+    """The verdict on one journal, which is shown."""
     service = await _asked(access, location.volume)
     async with open_log(access, location.volume) as reader:
         image = await reader.image(Now())
@@ -106,7 +116,7 @@ async def _status(location: Location, style: Style, access: Access) -> None:
         print_json(_as_json(reader, image, members, verdict, findings, service))
     else:
         _print(reader, image, members, verdict, findings, service, style)
-    finish({"OK": ExitCode.DONE, "WARNING": ExitCode.WARNING}.get(verdict, ExitCode.DAMAGED))
+    return verdict
 
 
 async def _asked(access: Access, volume: str) -> VolumeDescription | None:

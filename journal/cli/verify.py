@@ -11,7 +11,15 @@ import click
 from journal.cli.checkpoints import EXIT_OF, diagnoses, diagnosis_json, print_diagnosis
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.views import LogView, log_access, open_log, open_service, unread_members
+from journal.cli.views import (
+    LogView,
+    in_each_journal,
+    log_access,
+    open_log,
+    open_service,
+    open_whole_log,
+    unread_members,
+)
 from journal.copies.promise import Verdict
 from journal.copies.verification import CopyReport, bytes_to_verify, judge_reports, verify_copy
 from journal.errors import JournalCode, JournalError
@@ -58,8 +66,18 @@ def verify(*, location: Location, restore: bool, spark: bool, style: Style, acce
 
 
 async def _verify(location: Location, restore: bool, spark: bool, style: Style, access: Access) -> None:  # noqa: FBT001
-    codes = [ExitCode.DONE]
     access = await log_access(access, location.volume)
+    found = await in_each_journal(access, location, lambda journal: _copies(journal, style, access))
+    codes = [code for codes in found for code in codes]
+    if restore or spark:
+        async with open_whole_log(access, location.volume) as reader:
+            codes.append(await _contents(reader, location, (style, access), restore=restore, spark=spark))
+    finish(max(codes, key=_badness))
+
+
+async def _copies(location: Location, style: Style, access: Access) -> list[ExitCode]:
+    """The verdicts on all copies of one journal, and on the journal."""
+    codes = [ExitCode.DONE]
     async with open_log(access, location.volume) as reader:
         with progress("verifying", bytes_to_verify(reader)) as bar:
             reports = [await verify_copy(reader, copy, bar.advance) for copy in reader.copies]
@@ -79,9 +97,7 @@ async def _verify(location: Location, restore: bool, spark: bool, style: Style, 
                 click.echo(
                     f"{click.style(finding.verdict.name, fg=COLOUR_OF[finding.verdict])}: {printable(finding.what)}"
                 )
-        if restore or spark:
-            codes.append(await _contents(reader, location, (style, access), restore=restore, spark=spark))
-    finish(max(codes, key=_badness))
+    return codes
 
 
 async def _contents(

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import trio
 
 from journal.cli.options import is_now, moment_of
 from journal.copies.backups import check_moment, is_end_known, shortfall_of
 from journal.copies.copies import MemberCopy
-from journal.copies.extents import group_extents, read_group
+from journal.copies.extents import group_extents
 from journal.copies.opening import open_named_copies
 from journal.copies.volume_reader import open_reader
-from journal.errors import JournalCode, refused
+from journal.errors import JournalCode, JournalError, refused
 from journal.files.plain_directory import ContentSource
-from journal.gateway.client.client import ClientSettings, open_volume
+from journal.gateway.client.client import ClientSettings
+from journal.gateway.client.opening import open_whole_volume
 from journal.gateway.wire.answer_checks import Kept
 from journal.gateway.wire.limits import CLIENT_SECONDS
 from journal.records.paths import name_of
+from journal.records.shards import shards_of
+from journal.shards.finding import find_shards
+from journal.shards.whole_reader import WholeReader, settle
 from sos_client.command.output import note, remark
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from journal.cli.options import Access, Style
     from journal.copies.copies import Copy
     from journal.copies.volume_reader import VolumeReader
     from journal.files.plain_directory import PlannedFile
-    from journal.gateway.client.client import RemoteVolume
+    from journal.gateway.client.opening import WholeVolume
     from journal.image.image import Image
     from journal.records.location import Location
     from journal.records.moments import Moment
+    from journal.records.shards import Shard
     from journal.volume import FileStatus, Page
     from sos_client.wire.errors import SosError
+
+Result = TypeVar("Result")
 
 _PATIENCE_SECONDS: Final = 2.0  # a service that is started again is back sooner
 
@@ -44,6 +51,7 @@ class View(ContentSource, Protocol):
     """What the verbs that look at files need."""
 
     lsn: int | None  # None: whatever the service has now
+    moments: Mapping[str, int]  # of each journal that was read from; empty for a service
     read_from: list[str]  # addresses and directories
 
     async def stat(self, path: str) -> FileStatus:
@@ -73,6 +81,7 @@ class LogView:
         self.reader = reader
         self.image = image
         self.lsn: int | None = image.lsn
+        self.moments = reader.moments_of(image)
         self.read_from = read_from(reader)
 
     async def stat(self, path: str) -> FileStatus:
@@ -99,15 +108,16 @@ class LogView:
         extents = [self.image.tree.extents(file.status.path) for file in files]
         if len(files) == 1:
             return [b"".join([await self.reader.read_extent(extent) for extent in extents[0]])]
-        return await read_group(self.reader.copies, [one for (one,) in extents])
+        return await self.reader.read_group([one for (one,) in extents])
 
 
 class ServiceView:
     """From a journal service: the present."""
 
-    def __init__(self, volume: RemoteVolume, services: Sequence[str]) -> None:
+    def __init__(self, volume: WholeVolume, services: Sequence[str]) -> None:
         self.volume = volume
         self.lsn: int | None = None
+        self.moments: Mapping[str, int] = {}
         self.read_from = list(services)
 
     async def stat(self, path: str) -> FileStatus:
@@ -171,15 +181,81 @@ async def log_access(access: Access, volume: str) -> Access:
 
 @asynccontextmanager
 async def open_log(access: Access, volume: str) -> AsyncIterator[VolumeReader]:
-    """A reader of the volume's log, wherever `log_access` finds it."""
-    async with open_copies(await log_access(access, volume), volume) as copies:
-        reader = await open_reader(volume, copies)
-        for problem in reader.problems.values():
-            note(f"warning: {problem.message}")
-        if shortfall := await shortfall_of(reader):
-            note(f"warning: {shortfall}")
+    """A reader of one journal, wherever `log_access` finds it. BAD_REQUEST for a volume that is spread over shards."""
+    access = await log_access(access, volume)
+    async with AsyncExitStack() as stack:
+        try:
+            reader = await _opened(access, volume, stack)
+        except JournalError as error:
+            if error.code is JournalCode.VOLUME_NOT_FOUND:
+                await check_one_journal(access, volume)
+            raise
         _say_source("log", read_from(reader), access)
         yield reader
+
+
+@asynccontextmanager
+async def open_whole_log(access: Access, volume: str) -> AsyncIterator[VolumeReader]:
+    """As `open_log`; if the volume is spread over shards, a reader of all of them."""
+    access = await log_access(access, volume)
+    async with AsyncExitStack() as stack:
+        try:
+            reader = await _opened(access, volume, stack)
+        except JournalError as error:
+            shards = await _shards_instead(access, volume, error)
+            readers = []
+            for shard in shards:
+                readers.append(await _opened(access, shard.name, stack))
+                await settle(readers[-1])
+            reader = WholeReader(shards, readers)
+        _say_source("log", read_from(reader), access)
+        yield reader
+
+
+async def _opened(access: Access, volume: str, stack: AsyncExitStack) -> VolumeReader:
+    copies = await stack.enter_async_context(open_copies(access, volume))
+    reader = await open_reader(volume, copies)
+    for problem in reader.problems.values():
+        note(f"warning: {problem.message}")
+    if shortfall := await shortfall_of(reader):
+        note(f"warning: {shortfall}")
+    return reader
+
+
+async def check_one_journal(access: Access, volume: str) -> None:
+    """BAD_REQUEST, with their names, if the volume is spread over shards, and a verb is about one journal."""
+    shards = await find_shards(
+        volume, servers=access.servers, directory=access.directory, surroundings=access.surroundings
+    )
+    if shards:
+        names = ", ".join(shard.name for shard in shards)
+        message = f"{volume} is spread over {len(shards)} shards, and this is about one of them: say which: {names}"
+        raise refused(JournalCode.BAD_REQUEST, message, shards=len(shards))
+
+
+async def _shards_instead(access: Access, volume: str, error: JournalError) -> tuple[Shard, ...]:
+    """The shards of a volume that was not found by its name; raises the error if there are none."""
+    if error.code is not JournalCode.VOLUME_NOT_FOUND:
+        raise error
+    shards = await find_shards(
+        volume, servers=access.servers, directory=access.directory, surroundings=access.surroundings
+    )
+    if not shards:
+        raise error
+    return shards
+
+
+async def in_each_journal(
+    access: Access, location: Location, run: Callable[[Location], Awaitable[Result]]
+) -> list[Result]:
+    """`run`, which opens the log of one journal, for the volume; if it is spread, for each shard, HOME first."""
+    try:
+        return [await run(location)]
+    except JournalError as error:
+        count = error.fields.get("shards")
+        if not isinstance(count, int):
+            raise
+    return [await run(replace(location, volume=shard.name)) for shard in shards_of(location.volume, count)]
 
 
 def read_from(reader: VolumeReader) -> list[str]:
@@ -233,7 +309,7 @@ async def open_view(access: Access, location: Location, at: str, style: Style) -
             yield ServiceView(volume, access.services)
     else:
         moment = moment_of(at, style)
-        async with open_log(access, location.volume) as reader:
+        async with open_whole_log(access, location.volume) as reader:
             yield LogView(reader, await image_of(reader, moment, path=location.path))
 
 
@@ -254,13 +330,13 @@ class _Patience:
 
 
 @asynccontextmanager
-async def open_service(access: Access, volume: str) -> AsyncIterator[RemoteVolume]:
-    """The volume behind the service that the options name."""
+async def open_service(access: Access, volume: str) -> AsyncIterator[WholeVolume]:
+    """The volume behind the services that the options name, whether it is spread over shards or not."""
     if not access.services:
         raise refused(JournalCode.BAD_REQUEST, "changes go through a journal service: name it with --service")
     seconds = CLIENT_SECONDS if access.timeout is None else access.timeout
     shown = access.to_services
-    async with open_volume(
+    async with open_whole_volume(
         access.services,
         volume,
         token=shown.token,

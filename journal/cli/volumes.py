@@ -10,7 +10,7 @@ import trio
 
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.views import log_access, open_service
+from journal.cli.views import check_one_journal, log_access, open_service
 from journal.copies.copies import open_member_copy
 from journal.copies.volume_listing import KeptVolume, find_volumes
 from journal.copies.volume_reader import open_reader
@@ -140,6 +140,7 @@ async def _drop(location: Location, options: tuple[bool, bool], style: Style, ac
     volume, access = location.volume, await log_access(access, location.volume)
     if not access.servers:
         raise refused(JournalCode.BAD_REQUEST, "a directory is deleted with rm: name the servers with --servers")
+    await check_one_journal(access, volume)
     stock = await stock_of(volume, access.servers, surroundings=access.surroundings)
     left = await _members_not_named(volume, access)
     for address in left:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, access_options
-from journal.cli.views import LogView, log_access
+from journal.cli.views import LogView, check_one_journal, log_access
 from journal.copies.copies import open_member_copy
 from journal.errors import JournalCode, refused
 from journal.web.servers_source import ServersSource
@@ -55,6 +55,7 @@ async def _web(volume: str, address: Address, access: Access) -> None:
     access = await log_access(access, volume)
     if not access.servers:
         raise refused(JournalCode.BAD_REQUEST, "say where the servers are: --servers HOST:PORT,HOST:PORT,…")
+    await check_one_journal(access, volume)
 
     def view_of(reader: VolumeReader, image: Image) -> LogView:
         return LogView(reader, image)

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from journal.checkpoint.layout import batch_of
-from journal.copies.extents import read_extent
+from journal.copies.extents import read_extent, read_group
 from journal.copies.history import History, read_chain
 from journal.copies.moved_batches import lsn_of_moved_batch
 from journal.errors import JournalCode, JournalError, refused
@@ -25,7 +25,7 @@ from journal.records.record import PAYLOAD_BYTES_MAX, Lsn
 from sos_client.serving.interpreter import without_collecting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from journal.copies.copies import Copy
     from journal.records.chain_rules import ChainLink
@@ -51,6 +51,11 @@ class VolumeReader:
         """Choose the chain from what the copies have now. VOLUME_NOT_FOUND, UNAVAILABLE, LOST, DAMAGED, TOO_NEW."""
         self.chain = self._known = await read_chain(self.volume, self.copies, known=self._known)
         self.problems = self.chain.problems
+
+    @property
+    def journals(self) -> Sequence[VolumeReader]:
+        """Readers of each journal that this one reads: of its shards, if the volume is spread."""
+        return (self,)
 
     @property
     def header(self) -> SegmentHeader:
@@ -234,6 +239,14 @@ class VolumeReader:
         """The extent's bytes from whichever copy has them whole. UNAVAILABLE, DAMAGED, LOST."""
         assert extent.length <= PAYLOAD_BYTES_MAX
         return await read_extent(extent, self.copies)
+
+    async def read_group(self, extents: list[Extent]) -> list[bytes]:
+        """The same for extents of one group (extents.py), read as one range."""
+        return await read_group(self.copies, extents)
+
+    def moments_of(self, image: Image) -> Mapping[str, int]:
+        """The LSN that an image is of, by the volume: several, where that is spread over shards."""
+        return {self.volume: image.lsn}
 
 
 async def open_reader(volume: str, copies: Sequence[Copy]) -> VolumeReader:

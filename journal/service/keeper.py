@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from journal.errors import JournalCode, JournalError, journal_error
+from journal.records.shards import parse_shard
 from journal.takeover.owner_board import GIVEN_BACK
 from journal.volume import ServedVolume
 from sos_client.retry import RetryPolicy
@@ -281,13 +282,18 @@ class VolumeKeepers:
     def owned(self, name: str) -> ServedVolume:
         keeper = self._keepers.get(name)
         if keeper is None:
-            known = ", ".join(sorted(self._keepers))
-            raise journal_error(
-                JournalCode.VOLUME_NOT_FOUND,
-                f"this service has no volume {name[:128]!r}; it has {known}",
-                {"volume": name[:128]},
-            )
+            raise self._not_here(name[:128])
         return keeper.owned()
+
+    def _not_here(self, name: str) -> JournalError:
+        """With the number of its shards, if it is spread and one of them is here: the client asks for these then."""
+        count = next((one.count for one in map(parse_shard, self._keepers) if one and one.volume == name), None)
+        known = ", ".join(sorted(self._keepers))
+        message = f"this service has no volume {name!r}; it has {known}"
+        if count is None:
+            return journal_error(JournalCode.VOLUME_NOT_FOUND, message, {"volume": name})
+        message = f"volume {name} is spread over {count} shards, which this client does not ask for; {message}"
+        return journal_error(JournalCode.VOLUME_NOT_FOUND, message, {"volume": name, "shards": count})
 
 
 def _moved(name: str, epoch: int, address: str | None) -> JournalError:

@@ -6,6 +6,7 @@ meanwhile, so that nobody else gets its clients.
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import signal
@@ -22,7 +23,7 @@ from sos_client.serving.kept_port import KeptPort
 from sos_client.serving.parent_pipe import check_pipe, parent_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sos_client.serving.event_log import EventLog
 
@@ -44,25 +45,75 @@ class Supervision:
     exit_with_handle: int | None = None
 
 
-async def supervise(supervision: Supervision) -> int:
-    """Keep the service running until SIGTERM or SIGINT. Gives the exit code to leave with.
+async def supervise(*supervisions: Supervision) -> int:
+    """Keep the services running until SIGTERM or SIGINT. Gives the exit code to leave with.
 
-    A service that ends before it was ever ready is not started again: what it complains about must be mended first.
+    Says `ready HOST:PORT,…` when all are. A service that ends before it was ever ready is not started again, and the
+    others are stopped: what it complains about must be mended first.
     """
-    if supervision.exit_with_handle is not None:
-        check_pipe(supervision.exit_with_handle)
-    supervisor = _Supervisor(supervision)
+    handle = supervisions[0].exit_with_handle
+    if handle is not None:
+        check_pipe(handle)
+    together = _Together(supervisions)
     async with trio.open_nursery() as nursery:
-        await nursery.start(supervisor.obey_signals)
-        if supervision.exit_with_handle is not None:
-            nursery.start_soon(supervisor.end_with_parent, supervision.exit_with_handle)
-        code = await supervisor.run()
+        await nursery.start(together.obey_signals)
+        if handle is not None:
+            nursery.start_soon(together.end_with_parent, handle)
+        code = await together.run()
         nursery.cancel_scope.cancel()
     return code
 
 
+class _Together:
+    """The services of one command: they get its signals, and end with it."""
+
+    def __init__(self, supervisions: Sequence[Supervision]) -> None:
+        self._addresses: dict[int, str] = {}
+        self._supervisors = [
+            _Supervisor(one, functools.partial(self._ready, number)) for number, one in enumerate(supervisions)
+        ]
+
+    async def run(self) -> int:
+        codes: list[int] = []
+
+        async def keep(supervisor: _Supervisor) -> None:
+            codes.append(await supervisor.run())
+            self.stop()  # it was told to, or can never run: what is left of the others would be half a volume
+
+        async with trio.open_nursery() as nursery:
+            for supervisor in self._supervisors:
+                nursery.start_soon(keep, supervisor)
+        return codes[0]
+
+    def stop(self) -> None:
+        for supervisor in self._supervisors:
+            supervisor.stop()
+
+    def _ready(self, number: int, address: str) -> None:
+        self._addresses[number] = address
+        if len(self._addresses) == len(self._supervisors):
+            sys.stdout.write(f"ready {','.join(self._addresses[one] for one in sorted(self._addresses))}\n")
+            sys.stdout.flush()
+
+    async def obey_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """SIGHUP goes to the services; SIGTERM and SIGINT end all."""
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            task_status.started()
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    for supervisor in self._supervisors:
+                        supervisor.pass_on(signal.SIGHUP)
+                else:
+                    self.stop()
+
+    async def end_with_parent(self, handle: int) -> None:
+        await parent_gone(handle)
+        self.stop()
+
+
 class _Supervisor:
-    def __init__(self, supervision: Supervision) -> None:
+    def __init__(self, supervision: Supervision, on_ready: Callable[[str], None]) -> None:
+        self._on_ready = on_ready
         self._command = list(supervision.command)
         self._log = supervision.log
         self._port = self._kept_port(supervision.listen)
@@ -97,25 +148,11 @@ class _Supervisor:
                 await self._stopping.wait()
                 return 0
 
-    async def obey_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """SIGHUP goes to the service; SIGTERM and SIGINT end both."""
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-            task_status.started()
-            async for number in signals:
-                if number == signal.SIGHUP:
-                    self._pass_on(signal.SIGHUP)
-                else:
-                    self._stop()
-
-    async def end_with_parent(self, handle: int) -> None:
-        await parent_gone(handle)
-        self._stop()
-
-    def _stop(self) -> None:
+    def stop(self) -> None:
         self._stopping.set()
-        self._pass_on(signal.SIGTERM)
+        self.pass_on(signal.SIGTERM)
 
-    def _pass_on(self, number: signal.Signals) -> None:
+    def pass_on(self, number: signal.Signals) -> None:
         if self._child is not None and self._child.returncode is None:
             self._child.send_signal(number)
 
@@ -130,7 +167,7 @@ class _Supervisor:
             os.close(reading)
             reading = -1
             if self._stopping.is_set():
-                self._pass_on(signal.SIGTERM)
+                self.pass_on(signal.SIGTERM)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read_output, child)
                 nursery.start_soon(self._kill_when_stuck, child)
@@ -156,8 +193,7 @@ class _Supervisor:
         if self._port is None:
             self._listening = ["--listen", address]
         if not self._ready:
-            sys.stdout.write(f"ready {address}\n")
-            sys.stdout.flush()
+            self._on_ready(address)
         self._ready = True
 
     async def _kill_when_stuck(self, child: trio.Process) -> None:

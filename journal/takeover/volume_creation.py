@@ -6,15 +6,18 @@ opens the volume; one cut short before it may be tried again, since no member ho
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 from journal.copies.member_filling import Filling
+from journal.copies.volume_listing import find_volumes
 from journal.errors import JournalCode, JournalError, refused
 from journal.member_errors import member_errors
 from journal.records.membership import Configuration, Member, Membership, majority
 from journal.records.record import Epoch
 from journal.records.segment import SegmentHeader
 from journal.records.settings import JournalSettings, Surroundings
+from journal.records.shards import HOME, parse_shard, shards_of
 from journal.takeover.driver import header_record
 from journal.takeover.member_links import member_links
 from sos_client.wire.errors import ErrorCode, RefusedError
@@ -71,6 +74,50 @@ async def create_volume(
 
         await _on_all(clients, write)
         return header
+
+
+async def create_shards(
+    volume: str,
+    count: int,
+    servers: Sequence[str],
+    *,
+    acknowledgements: int | None = None,
+    surroundings: Surroundings | None = None,
+    settings: JournalSettings | None = None,
+) -> SegmentHeader:
+    """Make the shards of a volume, HOME last; gives that one's header.
+
+    As `create_volume`; if that was cut short, once more makes the rest. VOLUME_EXISTS if there is a volume of this
+    name, of whatever number of shards.
+    """
+    surroundings = surroundings or Surroundings()
+    shards = shards_of(volume, count)
+    await check_name_is_free(shards[HOME].name, servers, surroundings)
+    make = functools.partial(
+        create_volume, servers=servers, acknowledgements=acknowledgements, surroundings=surroundings, settings=settings
+    )
+    for shard in reversed(shards[HOME + 1 :]):
+        try:
+            await make(shard.name)
+        except JournalError as error:
+            if error.code is not JournalCode.VOLUME_EXISTS:
+                raise
+    return await make(shards[HOME].name)
+
+
+async def check_name_is_free(name: str, servers: Sequence[str], surroundings: Surroundings) -> None:
+    """VOLUME_EXISTS if a volume has shards, and is to be made by itself or with another number of them, or has none.
+
+    As far as the servers say which they have.
+    """
+    wanted = parse_shard(name)
+    volume, count = (name, None) if wanted is None else (wanted.volume, wanted.count)
+    for kept in (await find_volumes(servers, surroundings)).volumes:
+        shard = parse_shard(kept.name)
+        of_volume = kept.name == volume if shard is None else shard.volume == volume
+        if of_volume and (None if shard is None else shard.count) != count:
+            message = f"{', '.join(kept.servers)}: there is a volume {kept.name} already"
+            raise refused(JournalCode.VOLUME_EXISTS, message, volume=volume)
 
 
 async def _connect(links: MemberLinks, servers: Sequence[str]) -> list[SosClient]:

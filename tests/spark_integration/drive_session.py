@@ -1,6 +1,6 @@
 """A driver that uses with_sos_checkpoints as a user would, in a process of its own: prints what a test wants to know.
 
-python -m tests.spark_integration.drive_session embedded|elsewhere|asleep DIRECTORY
+python -m tests.spark_integration.drive_session embedded|shards|elsewhere|asleep DIRECTORY
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def main() -> None:
     if mode == "elsewhere":
         for key, value in told_settings(place).items():
             builder = builder.config(key, value)
-    spark = with_sos_checkpoints(builder, volume="payments", directory=place / "volume").getOrCreate()
+    shards = 2 if mode == "shards" else None
+    spark = with_sos_checkpoints(builder, volume="payments", directory=place / "volume", shards=shards).getOrCreate()
     output = place / "output"
     output.mkdir(exist_ok=True)
     query = (

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,11 +18,13 @@ import trustme
 
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client.client import ClientSettings, open_volume
+from journal.gateway.client.opening import open_whole_volume
+from journal.gateway.client.sharded_volume import ShardedVolume
 from sos_client.client import open_client
 from sos_client.net.addresses import parse_address
 from sos_client.serving.access import AccessRules, Right, append_token, new_token
 from sos_client.wire.errors import ExitCode, RefusedError
-from spark_integration.beside_driver import LOOPBACK, BesideDriver, Wanted, start_beside_driver
+from spark_integration.beside_driver import LOOPBACK, BesideDriver, BesideDriverError, Wanted, start_beside_driver
 from spark_integration.pipelines.service_process import ServiceProcess
 from spark_integration.run_folder import begin_run
 from spark_integration.run_profile import forget, tell_this_process, write_run_profile
@@ -118,6 +121,27 @@ async def _write(beside: BesideDriver, path: str, token: str | None = None) -> N
     key = bytes.fromhex(token or beside.credentials.token)
     async with open_volume([beside.address], "v", token=key, settings=settings) as volume:
         await volume.put(path, b"", overwrite=False, operation=volume.new_operation())
+
+
+def test_an_embedded_volume_is_spread_and_is_not_made_once_more_in_another_way(tmp_path: Path) -> None:
+    beside = start_beside_driver(replace(_embedded(tmp_path), shards=2))
+    try:
+        assert len(beside.services) == 2
+
+        async def write() -> None:
+            key = bytes.fromhex(beside.credentials.token)
+            async with open_whole_volume(beside.services, "v", token=key) as volume:
+                assert isinstance(volume, ShardedVolume)
+                for partition in range(2):
+                    operation = volume.new_operation()
+                    await volume.put(f"q/state/0/{partition}/1.delta", b"", overwrite=False, operation=operation)
+
+        trio.run(write)
+    finally:
+        beside.stop()
+    for other in (_embedded(tmp_path), replace(_embedded(tmp_path), shards=3)):
+        with pytest.raises(BesideDriverError, match="there is a volume v"):
+            start_beside_driver(other)
 
 
 def test_nobody_without_the_runs_token_reaches_what_is_embedded(tmp_path: Path) -> None:

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="module", params=["in memory", "on servers"])
+@pytest.fixture(scope="module", params=["in memory", "in memory, in three shards", "on servers"])
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param == "in memory":
         with memory_service() as address:
+            yield address
+    elif request.param == "in memory, in three shards":
+        with memory_service(*(f"payments.shard-{index}-of-3" for index in range(3))) as address:
             yield address
     else:
         with real_service(tmp_path_factory.mktemp("real"), server_count=3) as real:

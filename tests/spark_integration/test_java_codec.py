@@ -15,6 +15,7 @@ def test_java_codec_agrees_with_the_vectors() -> None:
         str(_VECTORS / "gateway_messages.json"),
         str(_VECTORS / "gateway_invalid.json"),
         str(_VECTORS / "gateway_tagged.json"),
+        str(_VECTORS / "shards.json"),
     )
     assert not outcome.failed, outcome.summary()
-    assert len(outcome.passed) > 110
+    assert len(outcome.passed) > 150

@@ -168,6 +168,28 @@ def test_embedded_starts_a_server_and_a_service_on_loopback(tmp_path: Path) -> N
         assert credentials.token not in str(program)
 
 
+def test_each_shard_has_a_process_and_the_relay_knows_all(tmp_path: Path) -> None:
+    credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
+    wanted = replace(_wanted(tmp_path, servers=("a:1",)), shards=3, web="127.0.0.1:7480")
+    *services, relay = programs(wanted, credentials, tmp_path)
+    assert [each["name"] for each in services] == ["sos-journal", "sos-journal-1", "sos-journal-2"]
+    for number, service in enumerate(services):
+        command = service["command"]
+        assert command[command.index("--shards") + 1] == "3"
+        assert command[command.index("--shard") + 1] == str(number)
+        assert ("--web" in command) is (number == 0)
+    assert "{sos-journal},{sos-journal-1},{sos-journal-2}" in relay["command"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [({"shards": 1}, "2 to 64 shards"), ({"shards": 2, "service": ["a:1"]}, "those that run know")],
+)
+def test_shards_that_cannot_be(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SessionError, match=sentence):
+        with_sos_checkpoints(SparkSession.builder, volume="v", **given)
+
+
 def test_replicated_starts_no_server(tmp_path: Path) -> None:
     credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
     service, _ = programs(_wanted(tmp_path, servers=("a:7400", "b:7400")), credentials, tmp_path)

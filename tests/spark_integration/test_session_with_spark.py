@@ -83,6 +83,13 @@ def test_embedded_survives_the_end_of_its_driver_and_leaves_nothing_running(tmp_
     assert "does not survive" in (tmp_path / "driver.log").read_text().replace("do not", "does not")
 
 
+def test_an_embedded_volume_of_two_shards_survives_the_end_of_its_driver(tmp_path: Path) -> None:
+    for report in _two_lives(tmp_path, "shards"):
+        assert report["settings"]["spark.hadoop.fs.sos.service"].count(",") == 1
+    log = tmp_path / "volume" / "journal"
+    assert {path.name for path in log.iterdir()} == {"payments.shard-0-of-2", "payments.shard-1-of-2"}
+
+
 def _check_not_shown(place: Path, report: dict[str, Any], token: str) -> None:
     """Neither on Spark's page of settings, nor in its event log, nor in what it logs."""
     assert "fs.sos.service" in report["told"]

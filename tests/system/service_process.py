@@ -31,7 +31,8 @@ VOLUME: Final = "payments"
 class ServiceProcess:
     """One journal service in one directory. ``start`` may be called again after ``kill``, at the same address."""
 
-    def __init__(self, directory: Path, servers: Sequence[str], *flags: str) -> None:
+    def __init__(self, directory: Path, servers: Sequence[str], *flags: str, volume: str = VOLUME) -> None:
+        self.volume = volume
         self.directory = directory
         self.log_path = directory.with_suffix(".log")
         self.port = free_port()
@@ -65,7 +66,7 @@ class ServiceProcess:
     def begin(self) -> None:
         """Starts it and does not wait."""
         with self.log_path.open("ab") as log:
-            command = [sys.executable, "-m", "journal", "serve", "--volume", VOLUME, "--servers", self._servers]
+            command = [sys.executable, "-m", "journal", "serve", "--volume", self.volume, "--servers", self._servers]
             command += ["--dir", str(self.directory), "--listen", self.address, *self.flags]
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
 

@@ -89,9 +89,11 @@ async def open_volume(
     client_name: str = "python",
     dial: Dial | None = None,
     settings: ClientSettings | None = None,
+    operations: OperationIds | None = None,
 ) -> AsyncIterator[RemoteVolume]:
     """The volume as one of these services has it. Connects when it must; closes its connections at the end.
 
+    One that may be spread over shards is opened by `open_whole_volume`, which gives its shards common `operations`.
     Without TLS a token goes to this host only (MisuseError), unless `insecure`; a service that names an owner elsewhere
     is not followed then. `dial` replaces TCP and TLS.
     """
@@ -110,7 +112,7 @@ async def open_volume(
         if settings.shared:
             pool.sharing = nursery
         try:
-            yield RemoteVolume(pool, settings=settings)
+            yield RemoteVolume(pool, settings=settings, operations=operations)
         finally:
             await pool.aclose()
 
@@ -118,10 +120,10 @@ async def open_volume(
 class RemoteVolume:
     """Implements journal.volume.Volume; many tasks may use it at once. Errors are JournalError, as the volume's own."""
 
-    def __init__(self, pool: ServicePool, *, settings: ClientSettings) -> None:
+    def __init__(self, pool: ServicePool, *, settings: ClientSettings, operations: OperationIds | None = None) -> None:
         self.name = pool.volume
         self.epoch = 0  # the highest seen that was not said to be false
-        self.operations = OperationIds(settings.chance)
+        self.operations = operations or OperationIds(settings.chance)
         self._pool = pool
         self._settings = settings
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from journal.gateway.client.service_pool import Addresses
     from sos_client.retry import RetryPolicy
 
+SHARDS_FIELD: Final = "shards"
+"""In VOLUME_NOT_FOUND: over how many shards the volume is spread, whose names the client asks for instead."""
+
 AGAIN: Final = frozenset(
     {
         JournalCode.OUTCOME_UNKNOWN,
@@ -35,7 +38,7 @@ class RetryState:
         self._policy = policy
         self._changes = changes
         self._failures = 0
-        self._strangers = 0  # services in a row that do not know the volume
+        self._strangers: set[str] = set()  # services that do not know the volume, since the last one that did
         self._wrong_ports = 0  # in a row
         self._last: SosError | None = None
         self._address = addresses.current
@@ -81,12 +84,12 @@ class RetryState:
 
     def _after_refusal(self, error: JournalError) -> None:
         if error.code is JournalCode.VOLUME_NOT_FOUND:
-            self._strangers += 1
-            if self._strangers >= len(self._addresses.configured):
+            self._strangers.add(self._address)
+            if len(self._strangers) >= len(self._addresses.configured) or SHARDS_FIELD in error.fields:
                 raise error
             self._addresses.turn_from(self._address)
             return
-        self._strangers = 0
+        self._strangers.clear()
         if error.code is JournalCode.NOT_OWNER:
             hint = error.fields.get("address")
             self._addresses.turn_from(self._address, hint if isinstance(hint, str) else None)

@@ -6,7 +6,8 @@ import io.sos.spark.gateway.PathClaim;
 import io.sos.spark.gateway.Piece;
 import io.sos.spark.gateway.RefusedException;
 import io.sos.spark.gateway.ServiceCode;
-import io.sos.spark.gateway.VolumeClient;
+import io.sos.spark.gateway.VolumeTree;
+import io.sos.spark.gateway.WholeVolume;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.URI;
@@ -29,7 +30,7 @@ final class SosVolume {
 
     private final String authority;
     private final Configuration configuration;
-    private final VolumeClient client;
+    private final VolumeTree client;
 
     private interface Call<T> {
         T run() throws IOException;
@@ -41,7 +42,7 @@ final class SosVolume {
         }
         this.authority = uri.getAuthority();
         this.configuration = configuration;
-        this.client = VolumeClient.of(authority, SosSettings.of(configuration));
+        this.client = WholeVolume.of(authority, SosSettings.of(configuration));
     }
 
     Path qualify(String path) {

@@ -17,6 +17,7 @@ enum FrameType {
     DELETE(0x2c),
     RENAME(0x2d),
     CLAIM(0x2e),
+    MARK(0x2f),
     APPEND(0x36),
     WELCOME(0xa1),
     OPENED(0xa2),

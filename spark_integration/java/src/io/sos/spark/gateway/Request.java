@@ -177,4 +177,17 @@ sealed interface Request {
             stamp.writeTo(out);
         }
     }
+
+    /** Names this moment in the log. */
+    record Mark(java.util.Map<String, String> values, OperationStamp stamp) implements Request {
+        public FrameType type() {
+            return FrameType.MARK;
+        }
+
+        public void writeTo(MsgpackWriter out) {
+            out.array(2).array(values.size());
+            values.forEach((name, value) -> out.array(2).text(name).text(value));
+            stamp.writeTo(out);
+        }
+    }
 }

@@ -54,7 +54,7 @@ final class Retries {
         }
         if (code == ServiceCode.VOLUME_NOT_FOUND) {
             withoutVolume.add(address);
-            if (withoutVolume.size() >= route.size()) {
+            if (withoutVolume.size() >= route.size() || refusal.field(WholeVolume.SHARDS_FIELD) != null) {
                 throw refusal;
             }
         }

@@ -3,6 +3,7 @@ package io.sos.spark.gateway;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
 import javax.net.ssl.SSLSocketFactory;
@@ -15,7 +16,7 @@ import javax.net.ssl.SSLSocketFactory;
  * OutcomeUnknownException} or {@link ServiceUnavailableException} at the deadline, InterruptedIOException within 250 ms of
  * an interrupt. One instance per volume and settings in a JVM; safe for any number of threads.
  */
-public final class VolumeClient {
+public final class VolumeClient implements VolumeTree {
     private static final OperationIds OPERATIONS = new OperationIds();
     private static final byte[] INSTANCE = OPERATIONS.randomBytes();
     private static final ConcurrentMap<Key, VolumeClient> CLIENTS = new ConcurrentHashMap<>();
@@ -54,7 +55,7 @@ public final class VolumeClient {
         return CLIENTS.computeIfAbsent(new Key(volume, settings), VolumeClient::new);
     }
 
-    /** NOT_FOUND when there is neither file nor directory. */
+    @Override
     public FileEntry stat(String path) throws IOException {
         return ask("stat " + path, talk -> {
             talk.send(new Request.Stat(path, epochSeen.get()));
@@ -62,7 +63,7 @@ public final class VolumeClient {
         });
     }
 
-    /** The children of a directory, or a file itself. NOT_FOUND. */
+    @Override
     public List<FileEntry> list(String path) throws IOException {
         return listAfter(path, "");
     }
@@ -82,10 +83,7 @@ public final class VolumeClient {
         return listing.entries();
     }
 
-    /**
-     * Up to {@code length} bytes (at most 1 MiB) from {@code offset}, fewer only at the file's end. CHANGED when {@code
-     * modifiedMillis} is not null and the file is another one now. NOT_FOUND, IS_DIRECTORY, DAMAGED.
-     */
+    @Override
     public Piece read(String path, long offset, int length, Long modifiedMillis) throws IOException {
         int wanted = Math.min(length, Limits.PIECE_BYTES_MAX);
         return transfer("read " + path, connection -> {
@@ -141,7 +139,7 @@ public final class VolumeClient {
         }
     }
 
-    /** Publishes a whole file, making its parents; durable when this returns. ALREADY_EXISTS, IS_DIRECTORY, NOT_DIRECTORY, FENCED. */
+    @Override
     public FileEntry write(String path, Content content, boolean overwrite, PathClaim claim) throws IOException {
         long deadlineMillis = settings.deadlineMillis() + content.size() / BYTES_PER_MILLI_MIN;
         if (content.size() <= Limits.SHARED_PUT_BYTES_MAX) {
@@ -168,10 +166,7 @@ public final class VolumeClient {
         return entry;
     }
 
-    /**
-     * Adds the first {@code length} bytes (at most 1 MiB) to the file that {@code before} describes; they are durable and
-     * readable when this returns. CHANGED when somebody else appended to it, or replaced it. NOT_FOUND, FENCED.
-     */
+    @Override
     public FileEntry append(FileEntry before, byte[] bytes, int length, PathClaim claim) throws IOException {
         String path = before.path();
         Change<FileEntry> change = (talk, stamp) -> {
@@ -188,25 +183,30 @@ public final class VolumeClient {
                 : transferChange(what, path, claim, settings.deadlineMillis(), change::run);
     }
 
-    /** Fine if it exists. NOT_DIRECTORY, FENCED. */
+    @Override
     public void mkdirs(String path, PathClaim claim) throws IOException {
         change("mkdirs " + path, path, claim, stamp -> new Request.Mkdirs(path, stamp));
     }
 
-    /** Whether there was something to delete. NOT_EMPTY, FENCED. */
+    @Override
     public boolean delete(String path, boolean recursive, PathClaim claim) throws IOException {
         return change("delete " + path, path, claim, stamp -> new Request.Delete(path, recursive, stamp));
     }
 
-    /** Moves a file or a tree in one step. NOT_FOUND, ALREADY_EXISTS, NOT_DIRECTORY, FENCED. */
+    @Override
     public void rename(String source, String target, boolean overwrite, PathClaim claim) throws IOException {
         change("rename " + source + " to " + target, source, claim,
                 stamp -> new Request.Rename(source, target, overwrite, stamp));
     }
 
-    /** From now on every change at or below {@code path} must carry this claim or a later one. FENCED. */
+    @Override
     public void claim(String path, PathClaim claim) throws IOException {
         change("claim " + path, path, claim, stamp -> new Request.Claim(path, stamp));
+    }
+
+    /** Names this moment in the volume's log. */
+    void mark(Map<String, String> values) throws IOException {
+        change("mark", "", null, stamp -> new Request.Mark(values, stamp));
     }
 
     /** STATUS, which must be of the path that was asked for. */

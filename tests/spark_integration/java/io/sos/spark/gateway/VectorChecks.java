@@ -21,10 +21,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/** The Java codec against the vectors that the Python one is tested with, too. Arguments: the three vector files. */
+/** The Java codec against the vectors that the Python one is tested with, too. Arguments: the vector files. */
 public final class VectorChecks {
     /** The shim neither sends nor expects these. */
-    private static final Set<String> NOT_SPOKEN = Set.of("Mark", "Ping", "Quit", "Pong", "Bye", "Pin",
+    private static final Set<String> NOT_SPOKEN = Set.of("Ping", "Quit", "Pong", "Bye", "Pin",
             "Describe", "DescriptionAnswer", "Claims", "ClaimPageAnswer", "Release");
 
     public static void main(String[] arguments) throws Exception {
@@ -60,12 +60,56 @@ public final class VectorChecks {
         }
         checks.check("a frame needs a tag on a shared connection",
                 () -> thrown(ProtocolException.class, () -> readTagged(new byte[] {0, 0, 0, 4, (byte) 0xa9, 0, 0, 0})));
+        shards(checks, json.readTree(new File(arguments[3])));
         checks.check("any length prefix beyond the limit is refused before memory is taken for it",
                 () -> thrown(ProtocolException.class, () -> read(new byte[] {0x7f, 0, 0, 0, 1})));
         checks.end();
     }
 
+    /** Which shard has what: every client must say the same. */
+    private static void shards(Checks checks, JsonNode vectors) {
+        for (JsonNode vector : vectors.get("paths")) {
+            String path = vector.get("path").asText();
+            checks.check("the shard of " + path.strip(), () -> {
+                vector.get("shards").fields().forEachRemaining(each -> equal(
+                        each.getValue().asInt(), new ShardMap("v", Integer.parseInt(each.getKey())).shardOf(path)));
+                equal(vector.get("in_partition").asBoolean(), ShardMap.isInPartition(path));
+                equal(vector.get("partitions_below").asBoolean(), ShardMap.hasPartitionsOfAll(path));
+                if (ShardMap.isInPartition(path)) {
+                    equal(vector.get("operator").asText(), ShardMap.operatorDirectory(path));
+                }
+            });
+        }
+        for (JsonNode vector : vectors.get("moves")) {
+            String source = vector.get("source").asText();
+            String target = vector.get("target").asText();
+            checks.check("whether " + source + " keeps its shard as " + target, () -> {
+                equal(vector.get("of_2").asBoolean(), new ShardMap("v", 2).movesWithinShards(source, target));
+                equal(vector.get("of_3").asBoolean(), new ShardMap("v", 3).movesWithinShards(source, target));
+            });
+        }
+        for (JsonNode vector : vectors.get("names")) {
+            checks.check("the name of " + vector.get("name").asText(), () -> equal(vector.get("name").asText(),
+                    new ShardMap(vector.get("volume").asText(), vector.get("count").asInt()).name(vector.get("index").asInt())));
+        }
+        for (JsonNode vector : vectors.get("marks")) {
+            List<String> paths = new ArrayList<>();
+            vector.get("paths").forEach(each -> paths.add(each.asText()));
+            Map<String, String> values = new LinkedHashMap<>();
+            vector.get("values").fields().forEachRemaining(each -> values.put(each.getKey(), each.getValue().asText()));
+            checks.check("the mark of a change of " + paths.size() + " paths, " + values.size() + " values",
+                    () -> equal(values, ShardMap.markOfChange(vector.get("token").asText(), paths)));
+        }
+    }
+
     private static boolean isSkipped(JsonNode vector) {
+        if (vector.get("message").asText().equals("Mark")) {
+            for (JsonNode pair : vector.get("fields").get("values")) {
+                if (!pair.get(1).isTextual()) {
+                    return true;
+                }
+            }
+        }
         JsonNode time = vector.get("fields").get("modified_ms");
         boolean asksForTime = Set.of("Read", "Append").contains(vector.get("message").asText());
         boolean keepsTime = !asksForTime && time != null && !time.isNull();
@@ -129,6 +173,11 @@ public final class VectorChecks {
             case "Delete" -> new Request.Delete(text(fields, "path"), flag(fields, "recursive"), stamp(fields));
             case "Rename" -> new Request.Rename(text(fields, "source"), text(fields, "target"), flag(fields, "overwrite"), stamp(fields));
             case "Claim" -> new Request.Claim(text(fields, "path"), stamp(fields));
+            case "Mark" -> {
+                Map<String, String> values = new LinkedHashMap<>();
+                fields.get("values").forEach(pair -> values.put(pair.get(0).asText(), pair.get(1).asText()));
+                yield new Request.Mark(values, stamp(fields));
+            }
             default -> throw new AssertionError("a message that the shim does not know: " + message);
         };
     }
