@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -108,13 +108,11 @@ async def open_volume(
         dial=dial or tcp_dial(tls),
         hello=hello(token, client_name, settings.chance.randbytes(limits.INSTANCE_BYTES)),
     )
-    async with background() as nursery:
-        if settings.shared:
-            pool.sharing = nursery
-        try:
-            yield RemoteVolume(pool, settings=settings, operations=operations)
-        finally:
-            await pool.aclose()
+    async with AsyncExitStack() as stack:
+        if settings.shared:  # whoever shares nothing may close it in another task than opened it, as a relay does
+            pool.sharing = await stack.enter_async_context(background())
+        stack.push_async_callback(pool.aclose)
+        yield RemoteVolume(pool, settings=settings, operations=operations)
 
 
 class RemoteVolume:
