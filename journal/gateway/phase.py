@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 
 class ConnectionPhase(Enum):
@@ -12,3 +13,7 @@ class ConnectionPhase(Enum):
     WRITING = "writing"
     WORKING = "working"
     SENDING = "sending"
+
+
+WAITED_FOR: Final = (ConnectionPhase.WORKING, ConnectionPhase.RECEIVING)
+"""A client may be waiting for the answer: what it has sent may still lie in the buffers of TCP, or be on its way."""

@@ -194,6 +194,7 @@ class PutLane:
         self._working = False
         self._seconds.observe(time.perf_counter() - self._began)
         session.turns += 1
+        session.said += 1
         if session.saying:  # that the request is still worked on: this comes after it
             self.unsent = data
         else:

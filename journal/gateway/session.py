@@ -13,7 +13,7 @@ import trio
 from journal.errors import ConversationError, JournalCode, JournalError, journal_error
 from journal.gateway.conversation import Conversation
 from journal.gateway.held_memory import HELD_BYTES_MAX, HELD_BYTES_MIN
-from journal.gateway.phase import ConnectionPhase
+from journal.gateway.phase import WAITED_FOR, ConnectionPhase
 from journal.gateway.put_lane import PutLane
 from journal.gateway.shared_talk import SharedTalk
 from journal.gateway.wire import limits
@@ -53,6 +53,7 @@ class GatewaySession:
         """`on_greeted` is called when the peer has shown that it may come in."""
         self.phase = ConnectionPhase.GREETING
         self.turns = 0  # grows with every frame and send: the watch sees from it that something happens
+        self.said = 0  # grows with every send: all that the peer sees of it
         self.conversation = Conversation(surroundings, grant=EVERYTHING, peer=peer, send=self._send)
         self._with = surroundings
         self._peer = peer
@@ -145,8 +146,8 @@ class GatewaySession:
             self._with.memory.hold(self, self.conversation.grant.sha256, size)
 
     async def say_waiting(self, waited_seconds: float) -> None:
-        """Tell the peer that its request is still worked on, if it is."""
-        if self.phase is not ConnectionPhase.WORKING or self._notice is not None:
+        """Tell the peer that its request is still worked on, or still comes in, if it does."""
+        if self.phase not in (*WAITED_FOR, ConnectionPhase.WRITING) or self._notice is not None:
             return
         if self._shared is not None:
             self._shared.say_waiting(waited_seconds)
@@ -264,6 +265,7 @@ class GatewaySession:
     async def _send(self, data: bytes) -> None:
         self.phase = ConnectionPhase.SENDING
         self.turns += 1
+        self.said += 1
         self._with.metrics.bytes_out += len(data)
         if self._notice is not None:
             await self._notice.wait()

@@ -236,6 +236,7 @@ class SharedTalk:
             data = b"".join(answers)
             self._answer_bytes, self._sending_bytes = 0, len(data)
             session.turns += 1
+            session.said += 1
             session.phase = ConnectionPhase.SENDING
             session.count_memory()
             try:

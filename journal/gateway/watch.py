@@ -6,10 +6,11 @@ One sweep, so that keeping time costs nothing per request. It compares what it s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import JournalCode, JournalError, journal_error
-from journal.gateway.phase import ConnectionPhase
+from journal.gateway.phase import WAITED_FOR, ConnectionPhase
 from journal.gateway.wire import limits
 
 if TYPE_CHECKING:
@@ -24,14 +25,17 @@ _NOTHING_MAY_HAPPEN_SECONDS: Final = {
     ConnectionPhase.GREETING: limits.FRAME_SECONDS_MAX,
     ConnectionPhase.RECEIVING: limits.FRAME_SECONDS_MAX,
     ConnectionPhase.SENDING: limits.FRAME_SECONDS_MAX,
+    ConnectionPhase.WORKING: inf,
     ConnectionPhase.IDLE: limits.IDLE_SECONDS_MAX,
     ConnectionPhase.WRITING: limits.WRITE_IDLE_SECONDS_MAX,
 }
+_NOBODY_WAITS: Final = (ConnectionPhase.GREETING, ConnectionPhase.IDLE)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
     turns: int
+    said: int
     phase: ConnectionPhase
     since: float
     told: float
@@ -49,18 +53,27 @@ class Watch:
         self._seen = seen  # of those that still are there
         for session, state in seen.items():
             quiet = now - state.since
-            if state.phase is ConnectionPhase.WORKING:
-                if now - state.told >= limits.WAITING_SECONDS:
-                    state.told = now
-                    nursery.start_soon(session.say_waiting, quiet)
-            elif quiet > _NOTHING_MAY_HAPPEN_SECONDS[state.phase]:
+            if now - state.told >= limits.WAITING_SECONDS and _is_waited_for(state.phase, quiet):
+                state.told = now
+                nursery.start_soon(session.say_waiting, quiet)
+            if quiet > _NOTHING_MAY_HAPPEN_SECONDS[state.phase]:
                 session.give_up(_reason(state.phase))
 
     def _look(self, session: GatewaySession, now: float) -> _Seen:
         before = self._seen.get(session)
-        if before is None or before.turns != session.turns or before.phase is not session.phase:
-            return _Seen(turns=session.turns, phase=session.phase, since=now, told=now)
-        return before
+        turns, said, phase = session.turns, session.said, session.phase
+        if before is not None and before.turns == turns and before.phase is phase:
+            return before
+        # What came is no sign to who waits: a commit may lie behind megabytes that are worked off piece by piece.
+        told = now
+        if before is not None and before.said == said and before.phase not in _NOBODY_WAITS:
+            told = before.told
+        return _Seen(turns=turns, said=said, phase=phase, since=now, told=told)
+
+
+def _is_waited_for(phase: ConnectionPhase, quiet: float) -> bool:
+    """Between two pieces of a streamed write, too, as long as pieces come: the commit may be on its way."""
+    return phase in WAITED_FOR or (phase is ConnectionPhase.WRITING and quiet == 0)
 
 
 def _reason(phase: ConnectionPhase) -> JournalError:

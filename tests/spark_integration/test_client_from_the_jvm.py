@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def _check(service: str) -> None:
     outcome = run_checks("io.sos.spark.gateway.ClientChecks", service)
     assert not outcome.failed, outcome.summary()
-    assert len(outcome.passed) >= 48
+    assert len(outcome.passed) >= 50
 
 
 def test_java_client_against_faults() -> None:

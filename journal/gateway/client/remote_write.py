@@ -143,7 +143,10 @@ class RemoteWrite:
             except JournalError:
                 raise
             except (SosError, trio.TooSlowError) as error:
+                path = self._opening().path
                 raise UnavailableError(
-                    JournalCode.OUTCOME_UNKNOWN, f"{self._opening().path} may have been written or not: {error}"
+                    JournalCode.OUTCOME_UNKNOWN,
+                    f"{path} may have been written or not, its connection was lost at the end: look for it, or write "
+                    f"it again ({str(error) or 'no answer before the deadline'})",
                 ) from error
         return answer.status

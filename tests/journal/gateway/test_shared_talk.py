@@ -273,6 +273,29 @@ async def test_a_sign_of_life_while_requests_wait(
     assert (await shared.receive())[0] == tag
 
 
+async def test_who_asks_on_while_nothing_is_answered_is_told_that_it_is_worked_on(
+    service: Service, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What comes is no sign for the client: it hears only what is said."""
+    del autojump_clock
+    shared = SharedPeer(service.connect().stream)
+    nursery.start_soon(service.gateway.run)
+    await shared.greet()
+    hold(service)
+
+    async def ask_on() -> None:
+        for number in range(40):
+            await shared.send(put(f"more/{number}", number + 1))
+            await trio.sleep(limits.WAITING_SECONDS / 3)
+
+    async with trio.open_nursery() as asking:
+        asking.start_soon(ask_on)
+        for _ in range(3):
+            with trio.fail_after(limits.SILENCE_SECONDS_MAX):
+                _, waiting = await shared.receive()
+            assert isinstance(waiting, m.WaitingAnswer)
+
+
 async def test_beyond_what_may_be_in_progress_nothing_is_read(
     shared: SharedPeer, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import trio
 import trio.testing
@@ -13,7 +15,11 @@ from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.encoding import encode
 from journal.gateway.wire.limits import WAITING_SECONDS
+from tests.fakes.memory_volume import MemoryWrite
 from tests.journal.gateway.conftest import HELLO, Peer, Service
+
+if TYPE_CHECKING:
+    from journal.volume import Buffer
 
 Clock = trio.testing.MockClock
 
@@ -27,6 +33,8 @@ def watched(service: Service, nursery: trio.Nursery) -> Service:
 async def _ended_with(peer: Peer, code: JournalCode) -> float:
     began = trio.current_time()
     answer = await peer.receive()
+    while isinstance(answer, m.WaitingAnswer):
+        answer = await peer.receive()
     assert isinstance(answer, m.RefusalAnswer)
     assert answer.code == code
     await peer.closed()
@@ -99,6 +107,59 @@ async def test_long_work_is_announced_until_its_answer(watched: Service, autojum
     assert 23 / (WAITING_SECONDS + SWEEP_SECONDS) - 1 <= len(waiting) <= 23 / WAITING_SECONDS
     assert all(answer.epoch == 1 for answer in waiting)
     assert [answer.waited_ms for answer in waiting] == sorted(answer.waited_ms for answer in waiting)
+
+
+async def test_a_streamed_file_that_is_slowly_worked_off_is_announced_all_the_time(
+    watched: Service, monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
+) -> None:
+    """Its commit has been sent, and waits behind megabytes in the buffers of TCP: each of them is something new."""
+
+    async def slowly(self: MemoryWrite, data: Buffer) -> None:
+        await trio.sleep(SWEEP_SECONDS * 1.1)
+        await write(self, data)
+
+    write = MemoryWrite.write
+    monkeypatch.setattr(MemoryWrite, "write", slowly)
+    peer = await watched.opened()
+    pieces = [m.FileData(offset=offset, payload=b"x") for offset in range(30)]
+    await peer.send(m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp()), *pieces)
+    await peer.send(m.WriteCommitRequest(size=len(pieces)))
+    assert isinstance(await _answer_without_silence(peer), m.StatusAnswer)
+
+
+async def test_a_frame_that_comes_slowly_is_announced_as_it_comes(watched: Service, autojump_clock: Clock) -> None:
+    """Over a slow line the last of a request is long on its way when its sender already waits for the answer."""
+    peer = await watched.opened()
+    put = encode(m.PutRequest(path="a", overwrite=False, stamp=peer.stamp(), payload=b"slow"))
+
+    async def trickle() -> None:
+        for byte in put:
+            await peer.stream.send_all(bytes([byte]))
+            await trio.sleep(10 / len(put))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trickle)
+        assert isinstance(await _answer_without_silence(peer), m.StatusAnswer)
+
+
+async def _answer_without_silence(peer: Peer) -> m.Answer:
+    """What a client hears that gives the connection up after the silence that the protocol names."""
+    while True:
+        with trio.fail_after(limits.SILENCE_SECONDS_MAX):
+            answer = await peer.receive()
+        if not isinstance(answer, m.WaitingAnswer):
+            return answer
+
+
+async def test_nobody_is_told_to_wait_who_waits_for_nothing(watched: Service, autojump_clock: Clock) -> None:
+    peer = await watched.opened()
+    await trio.sleep(limits.IDLE_SECONDS_MAX / 2)
+    assert isinstance(await peer.ask(m.PingRequest(number=1)), m.PongAnswer)
+    await peer.send(
+        m.WriteOpenRequest(path="s", overwrite=False, stamp=peer.stamp()), m.FileData(offset=0, payload=b"x")
+    )
+    await trio.sleep(limits.IDLE_SECONDS_MAX / 2)
+    assert isinstance(await peer.ask(m.WriteCommitRequest(size=1)), m.StatusAnswer)
 
 
 async def test_a_peer_that_does_not_read_is_let_go(watched: Service, autojump_clock: Clock) -> None:

@@ -41,6 +41,7 @@ final class SharedConnection implements Closeable {
     private IOException failure;
     private boolean isSilent;
     private volatile long heardNanos = System.nanoTime();
+    private volatile Watch writing; // over the thread that writes, if one does
 
     /** A request on its way, and the thread that waits for its answer. */
     static final class Question {
@@ -212,6 +213,7 @@ final class SharedConnection implements Closeable {
     /** Sends what is queued, in few writes. A thread that is stuck here and interrupted takes the connection with it. */
     private void write(long deadlineNanos) {
         Watch watch = new Watch(socket, deadlineNanos);
+        writing = watch;
         try {
             for (int writes = 0; writes < WRITES_MAX; writes++) {
                 byte[] frames = takeUnsent();
@@ -227,6 +229,7 @@ final class SharedConnection implements Closeable {
             }
             end(watch.explain(e));
         } finally {
+            writing = null;
             watch.close();
             handOver();
         }
@@ -278,7 +281,7 @@ final class SharedConnection implements Closeable {
         try {
             while (true) {
                 Frames.Tagged tagged = Frames.readTagged(in);
-                heardNanos = System.nanoTime();
+                heard();
                 if (tagged.tag() != Frames.OF_THE_CONNECTION) {
                     answered(tagged.tag(), tagged.answer());
                 } else if (tagged.answer() instanceof Answer.Refusal refusal) {
@@ -293,6 +296,14 @@ final class SharedConnection implements Closeable {
         } catch (RuntimeException | Error e) {
             end(new IOException("the answers of " + address + " cannot be taken", e));
             throw e;
+        }
+    }
+
+    private void heard() {
+        heardNanos = System.nanoTime();
+        Watch watch = writing;
+        if (watch != null) {
+            watch.heard();
         }
     }
 

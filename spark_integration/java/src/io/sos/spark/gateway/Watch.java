@@ -28,6 +28,7 @@ final class Watch implements AutoCloseable {
     private final long deadlineNanos;
     private volatile long heardNanos = System.nanoTime();
     private volatile Verdict verdict = Verdict.NONE;
+    private int unread;
 
     static {
         Thread looker = new Thread(Watch::look, "sos-watch");
@@ -88,9 +89,22 @@ final class Watch implements AutoCloseable {
             end(Verdict.INTERRUPTED);
         } else if (now - deadlineNanos > 0) {
             end(Verdict.LATE);
+        } else if (hasMoreUnread()) {
+            heardNanos = now;
         } else if (now - heardNanos > TimeUnit.MILLISECONDS.toNanos(Limits.SILENCE_MILLIS_MAX)) {
             end(Verdict.SILENT);
         }
+    }
+
+    /** A thread that is stuck in a write reads nothing, but a service that is busy says so all the same. */
+    private boolean hasMoreUnread() {
+        int before = unread;
+        try {
+            unread = socket.getInputStream().available();
+        } catch (IOException e) {
+            unread = 0; // not connected yet, or closed: whoever uses it finds out
+        }
+        return unread > before;
     }
 
     private void end(Verdict reason) {

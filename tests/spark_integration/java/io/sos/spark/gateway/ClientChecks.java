@@ -243,6 +243,16 @@ public final class ClientChecks {
                 is(System.nanoTime() - start < 10_000_000_000L); // of one second that it was given
             }
         });
+        checks.check("a service that takes no bytes of a file for a while, and says that it works on it, is not silent", () -> {
+            byte[] bytes = new byte[16 << 20]; // more than the buffers of TCP take
+            byte[] entry = status(new MsgpackWriter().array(2).number(1), "x", bytes.length).toByteArray();
+            try (Scripted busy = new Scripted(frame(0xa3, entry))) {
+                VolumeClient client = client(60, busy.address());
+                busy.waitsFor(3_000_000_000L);
+                equal((long) bytes.length, client.write("x", content(bytes), true, null).size());
+                equal(1, busy.connections.get());
+            }
+        });
         checks.check("a service that takes no more bytes: writing ends at the deadline, too", () -> {
             try (FaultyProxy proxy = new FaultyProxy(service)) {
                 VolumeClient client = client(3, proxy.address());
@@ -619,6 +629,16 @@ public final class ClientChecks {
                 equal(1, slow.connections.get());
             }
         });
+        checks.check("a service that takes no bytes for a while, and says that it works on it, is not silent", () -> {
+            byte[] bytes = new byte[120 * 1024]; // 80 of them are more than the buffers of TCP take
+            byte[] entry = status(new MsgpackWriter().array(2).number(1), "x", bytes.length).toByteArray();
+            try (Scripted busy = new Scripted(frame(0xa3, entry))) {
+                VolumeClient client = client(60, busy.address());
+                busy.waitsFor(3_000_000_000L);
+                inThreads(80, number -> equal((long) bytes.length, client.write("x", content(bytes), true, null).size()));
+                equal(1, busy.connections.get());
+            }
+        });
         checks.check("no sign for too long breaks the connection for all who wait on it", () -> {
             try (FaultyProxy owner = new FaultyProxy(service)) {
                 VolumeClient client = client(60, owner.address(), service);
@@ -790,7 +810,9 @@ public final class ClientChecks {
                         LockSupport.parkNanos(200_000_000L);
                         out.write(tagged(version, 0, frame(0xa7, new MsgpackWriter().array(2).number(1).number(1))));
                     }
-                    out.write(tagged(version, ofTheConnection ? 0 : tag + tagsAhead, answer));
+                    if (request[0] != 0x24 && request[0] != 0x25) { // a file that is streamed is answered at its end
+                        out.write(tagged(version, ofTheConnection ? 0 : tag + tagsAhead, answer));
+                    }
                 }
             }
         }
@@ -802,6 +824,14 @@ public final class ClientChecks {
             byte[] tagged = new byte[frame.length + 4];
             ByteBuffer.wrap(tagged).putInt(frame.length).put(frame[4]).putInt(tag).put(frame, 5, frame.length - 5);
             return tagged;
+        }
+
+        void waitsFor(long nanos) {
+            waits = true;
+            new Thread(() -> {
+                LockSupport.parkNanos(nanos);
+                waits = false;
+            }).start();
         }
 
         String address() {
