@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.simulation import journal_scenario, server_run
 from tests.simulation.ingest_bugs import INGEST_BUGS
 from tests.simulation.journal_bugs import JOURNAL_BUGS
 from tests.simulation.journal_client_bugs import CLIENT_BUGS
-from tests.simulation.journal_scenario import profile_of
 from tests.simulation.run_bugs import RUN_BUGS
 from tests.simulation.runner import HALVES, simulate_in_order
 from tests.simulation.server_bugs import SERVER_BUGS
@@ -32,6 +32,7 @@ BUGS: Final[dict[str, tuple[PlantedBug, ...]]] = {
     "journal": (*JOURNAL_BUGS, *CLIENT_BUGS),
     "ingest": INGEST_BUGS,
 }
+PROFILE_OF: Final = {"journal": journal_scenario.profile_of, "server": server_run.profile_of}
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "testing.md"
 BEGIN: Final = "<!-- planted bugs: written by `make planted-bugs` -->"
 END: Final = "<!-- end of planted bugs -->"
@@ -81,10 +82,11 @@ def catch(half: str, bug: PlantedBug, *, workers: int | None = None, like: int |
 
 
 def seeds_to_try(half: str, count: int, like: int | None = None) -> list[int]:
-    """What shows a mistake is a profile more than a seed, and in the journal half the profile follows from the seed."""
-    if half != "journal" or like is None:
+    """What shows a mistake is a profile more than a seed, and the profile follows from the seed."""
+    of = PROFILE_OF.get(half)
+    if of is None or like is None:
         return list(range(count))
-    return sorted(range(count), key=lambda seed: profile_of(seed) is not profile_of(like))
+    return sorted(range(count), key=lambda seed: of(seed) is not of(like))
 
 
 def table(catches: list[Catch]) -> str:

@@ -372,6 +372,7 @@ SERVER_BUGS: Final = (
         name="a round waits for the next",
         breaks="what a round of the poller put in is not committed when the disk is slow, until another one ends",
         plant=replaced(CommitLog, "commit_held", _hold_without_waking),
+        seeds_max=800,
     ),
     PlantedBug(
         name="an ACK after an answer forgotten",

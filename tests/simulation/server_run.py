@@ -101,9 +101,14 @@ PROFILES: Final = (
 )
 
 
+def profile_of(seed: int) -> Profile:
+    """What goes wrong in a run."""
+    return PROFILES[seed % len(PROFILES)]
+
+
 def simulate_server(seed: int, *, keep_trace: bool = False) -> RunReport:
     """Run one seed to its end, or to the first broken promise."""
-    profile = PROFILES[seed % len(PROFILES)]
+    profile = profile_of(seed)
     world = World(
         seed,
         network_faults=NetworkFaults(

@@ -33,7 +33,8 @@ def test_the_published_table_has_a_row_for_each() -> None:
 
 
 def test_each_seed_is_tried_and_those_with_the_same_profile_first() -> None:
-    assert seeds_to_try("server", 4, like=2) == [0, 1, 2, 3]
+    assert seeds_to_try("server", 10, like=2) == [2, 9, 0, 1, 3, 4, 5, 6, 7, 8]
+    assert seeds_to_try("ingest", 4, like=2) == [0, 1, 2, 3]
     assert seeds_to_try("journal", 30) == list(range(30))
     tried = seeds_to_try("journal", 100, like=2)
     alike = [seed for seed in range(100) if profile_of(seed) is profile_of(2)]
