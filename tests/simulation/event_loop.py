@@ -32,6 +32,10 @@ class _TimeIsUp:
 TIME_IS_UP: Final[Any] = _TimeIsUp()
 
 
+class StuckError(Exception):
+    """A run that can never end by itself."""
+
+
 class JumpingClock(trio.abc.Clock):
     """Stands still while any task can run, then jumps to what is due next and wakes that up in the same turn.
 
@@ -99,7 +103,7 @@ class JumpingClock(trio.abc.Clock):
             heapq.heappop(sleepers)
         due = min(deadlines.next_deadline(), sleepers[0][0] if sleepers else inf)
         if due == inf:
-            return
+            raise StuckError("every task waits, and nothing is due: nobody will ever go on")
         self._now = due
         deadlines.expire(due)
         while sleepers and sleepers[0][0] <= due:

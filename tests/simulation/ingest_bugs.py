@@ -154,6 +154,7 @@ INGEST_BUGS: Final = (
         name="who lost a stream goes on",
         breaks="a connection whose stream was given to the next one of the same program is still listened to",
         plant=replaced(SourceSession, "drop", _goes_on),
+        seeds_max=800,
     ),
     PlantedBug(
         name="a stream that is opened again starts at nothing",
