@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from journal.cli.retention_options import retention_options
-from journal.errors import JournalCode, JournalError
+from journal.errors import JournalCode, JournalError, refused
 from journal.kept_past import Retention
 from journal.owner.journal import Journal, open_journal
 from journal.records.settings import JournalSettings, Surroundings
@@ -138,9 +138,21 @@ def volume_opener(settings: ServeSettings, writing: JournalSettings, *, create: 
             except JournalError as error:
                 if error.code is not JournalCode.VOLUME_NOT_FOUND or not create:
                     raise
-                await check_name_is_free(volume, settings.servers, surroundings)
+                await _check_not_made_otherwise(volume, settings, surroundings)
                 await create_volume(volume, settings.servers, surroundings=surroundings, settings=writing)
                 journal = await stack.enter_async_context(take_over(volume, unless_above))
             yield journal
 
     return opened
+
+
+async def _check_not_made_otherwise(volume: str, settings: ServeSettings, surroundings: Surroundings) -> None:
+    """BAD_REQUEST, which no trying again mends, if there is a volume of this name that is spread in another way."""
+    try:
+        await check_name_is_free(volume, settings.servers, surroundings)
+    except JournalError as error:
+        if error.code is not JournalCode.VOLUME_EXISTS:
+            raise
+        count = error.fields["shards"]
+        how = "without --shards" if count is None else f"with --shards {count!s}"
+        raise refused(JournalCode.BAD_REQUEST, f"{error.message}: serve it {how}") from error

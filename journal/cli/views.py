@@ -304,8 +304,8 @@ def unread_members(reader: VolumeReader, access: Access) -> list[tuple[str, str]
 async def open_view(access: Access, location: Location, at: str, style: Style) -> AsyncIterator[View]:
     """The present from the service if one is named, otherwise any moment from the log."""
     if access.services and is_now(at):
+        _say_source("service", access.services, access)
         async with open_service(access, location.volume) as volume:
-            _say_source("service", access.services, access)
             yield ServiceView(volume, access.services)
     else:
         moment = moment_of(at, style)

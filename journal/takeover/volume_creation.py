@@ -115,9 +115,10 @@ async def check_name_is_free(name: str, servers: Sequence[str], surroundings: Su
     for kept in (await find_volumes(servers, surroundings)).volumes:
         shard = parse_shard(kept.name)
         of_volume = kept.name == volume if shard is None else shard.volume == volume
-        if of_volume and (None if shard is None else shard.count) != count:
+        kept_count = None if shard is None else shard.count
+        if of_volume and kept_count != count:
             message = f"{', '.join(kept.servers)}: there is a volume {kept.name} already"
-            raise refused(JournalCode.VOLUME_EXISTS, message, volume=volume)
+            raise refused(JournalCode.VOLUME_EXISTS, message, volume=volume, shards=kept_count)
 
 
 async def _connect(links: MemberLinks, servers: Sequence[str]) -> list[SosClient]:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from journal.gateway.client.service_link import ServiceLink
+    from journal.gateway.client.service_pool import Trying
     from journal.gateway.client.shared_link import SharedTurn
     from journal.volume import Buffer, MarkValue, VolumeDescription
 
@@ -304,17 +305,16 @@ class RemoteVolume:
     async def _persist(
         self,
         attempt: Callable[[L], Awaitable[A]],
-        links: Callable[[int], AbstractAsyncContextManager[L]],
+        links: Callable[[int, Trying], AbstractAsyncContextManager[L]],
         *,
         changes: bool,
     ) -> A:
         persistence = RetryState(self._pool.addresses, self._settings.retry, changes=changes)
         with trio.move_on_after(self._settings.seconds):
             while True:
-                persistence.begin()
                 try:
-                    async with links(self.epoch) as link:
-                        persistence.asking(link.address)
+                    async with links(self.epoch, persistence.trying) as link:
+                        persistence.asking()
                         return await self._believed(attempt, link)
                 except SosError as error:
                     self._unlearn(error)
@@ -326,7 +326,7 @@ class RemoteVolume:
 
     def one_link(self) -> AbstractAsyncContextManager[ServiceLink]:
         """A connection to the service that answered last, for as long as a request of many frames takes."""
-        return self._pool.link(self.epoch)
+        return self._pool.link(self.epoch, lambda _address: None)
 
     async def _ask(self, request: Callable[[], m.Request], kind: type[A]) -> A:
         return await self._persist(_asking(request, kind), self._pool.turn, changes=False)

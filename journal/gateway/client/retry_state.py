@@ -45,13 +45,12 @@ class RetryState:
         self._unanswered = False  # something went out and its answer has not come
         self._maybe_done = False
 
-    def begin(self) -> None:
-        """A new attempt."""
-        self._address = self._addresses.current
-
-    def asking(self, address: str) -> None:
-        """From here on the service may do what is asked."""
+    def trying(self, address: str) -> None:
+        """A new attempt, at this address: what fails from here on fails there."""
         self._address = address
+
+    def asking(self) -> None:
+        """From here on the service may do what is asked."""
         self._unanswered = True
 
     def after(self, error: SosError, chance: float) -> float:

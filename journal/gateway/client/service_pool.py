@@ -20,9 +20,12 @@ from sos_client.net.dialing import translated
 from sos_client.wire.errors import SosError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from sos_client.net.dialing import Dial
+
+    Trying = Callable[[str], object]
+    """Is told which address is asked, before it may fail: that may not be the one from before a wait."""
 
 CONNECTIONS_MAX: Final = 8
 """Requests of one client at once; the others wait for their turn."""
@@ -81,10 +84,15 @@ class ServicePool:
     _free: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(CONNECTIONS_MAX))
 
     @asynccontextmanager
-    async def link(self, epoch_seen: int) -> AsyncIterator[ServiceLink]:
+    async def link(self, epoch_seen: int, trying: Trying) -> AsyncIterator[ServiceLink]:
         """A link of one's own; afterwards it is kept if it is usable. ConnectionLostError, JournalError (greeting)."""
         async with self._free:
-            link = await self._kept() or await self._opened(epoch_seen)
+            link = await self._kept()
+            if link is None:
+                address = self.addresses.current
+                trying(address)
+                link = await self._opened(address, epoch_seen)
+            trying(link.address)
             try:
                 yield link
             finally:
@@ -94,15 +102,17 @@ class ServicePool:
                     await link.aclose()
 
     @asynccontextmanager
-    async def turn(self, epoch_seen: int) -> AsyncIterator[ServiceLink | SharedTurn]:
+    async def turn(self, epoch_seen: int, trying: Trying) -> AsyncIterator[ServiceLink | SharedTurn]:
         """As `link`, for one request of one frame: on the connection that is shared, where there is one."""
         shared = None
         if self.sharing is not None:
-            shared = await self._shared_link(self.sharing, self.addresses.current, epoch_seen)
+            address = self.addresses.current
+            trying(address)
+            shared = await self._shared_link(self.sharing, address, epoch_seen)
         if shared is not None:
             yield shared.turn()
         else:
-            async with self.link(epoch_seen) as link:
+            async with self.link(epoch_seen, trying) as link:
                 yield link
 
     async def _shared_link(self, nursery: trio.Nursery, address: str, epoch_seen: int) -> SharedLink | None:
@@ -160,8 +170,7 @@ class ServicePool:
             await link.aclose()
         return None
 
-    async def _opened(self, epoch_seen: int) -> ServiceLink:
-        address = self.addresses.current
+    async def _opened(self, address: str, epoch_seen: int) -> ServiceLink:
         link = ServiceLink(await self._dialled(address), address)
         try:
             await link.greet(self.hello, m.OpenRequest(volume=self.volume, epoch_seen=epoch_seen))

@@ -12,6 +12,7 @@ import trio.testing
 from journal.errors import JournalCode, JournalError, journal_error
 from journal.gateway.client.client import ClientSettings, RemoteVolume, open_volume
 from journal.gateway.client.remote_write import REPLAY_BYTES_MAX
+from journal.gateway.client.service_pool import CONNECTIONS_MAX
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.encoding import encode
@@ -333,6 +334,25 @@ async def test_a_volume_that_nobody_has_is_an_error_at_once(
         assert await _code_of(_put(volume, "f")) is JournalCode.VOLUME_NOT_FOUND
     assert sorted(network.dialled) == ["a", "b"]
     assert trio.current_time() < 1
+
+
+async def test_a_stranger_is_no_other_stranger_for_who_waited_for_a_connection(
+    service: Service, other: Service, autojump_clock: Clock
+) -> None:
+    """Which service is asked may change while a task waits for one of few connections: what it hears is of that one."""
+    network = Network(a=service, b=other)
+    other.volumes.here.clear()
+    network.down.add("a")
+
+    async def come_back() -> None:
+        await trio.sleep(5)
+        network.down.clear()
+
+    async with open_volume(["a", "b"], "payments", dial=network.dial) as volume, trio.open_nursery() as nursery:
+        nursery.start_soon(come_back)
+        for number in range(3 * CONNECTIONS_MAX):
+            nursery.start_soon(_put, volume, f"f{number}")
+    assert service.volume.runs == 3 * CONNECTIONS_MAX
 
 
 async def test_nobody_there_is_unavailable_at_the_deadline(service: Service, autojump_clock: Clock) -> None:
