@@ -1,5 +1,7 @@
 package io.sos.spark.checks;
 
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 
 /** Runs named checks and prints one line for each, which the Python side reads. Exits with 1 if any failed. */
@@ -8,6 +10,7 @@ public final class Checks {
         void run() throws Exception;
     }
 
+    private final List<Thread> waiting = new ArrayList<>();
     private int failed;
 
     public void check(String name, Body body) {
@@ -15,7 +18,7 @@ public final class Checks {
             body.run();
             System.out.println("ok\t" + name);
         } catch (Throwable e) {
-            failed++;
+            failed();
             StackTraceElement where = null;
             for (StackTraceElement each : e.getStackTrace()) {
                 if (where == null && !each.getClassName().equals(Checks.class.getName())) {
@@ -27,9 +30,23 @@ public final class Checks {
         }
     }
 
-    public void end() {
+    /** For what mostly waits, with connections of its own: it goes on beside the checks that follow. */
+    public void waits(String name, Body body) {
+        Thread thread = new Thread(() -> check(name, body));
+        waiting.add(thread);
+        thread.start();
+    }
+
+    public void end() throws InterruptedException {
+        for (Thread thread : waiting) {
+            thread.join();
+        }
         System.out.flush();
         System.exit(failed == 0 ? 0 : 1);
+    }
+
+    private synchronized void failed() {
+        failed++;
     }
 
     public static void equal(Object expected, Object actual) {
