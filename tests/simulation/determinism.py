@@ -48,7 +48,8 @@ async def _run_here(call: Callable[..., Result], *args: object, **_: object) -> 
 def _everything_seeded(seed: int, clock: JumpingClock) -> Iterator[None]:
     """Seed the scheduler and all randomness; put everything back afterwards.
 
-    The garbage collector is off, since finalizers would run whenever it likes; reference counting goes on.
+    The garbage collector is off, since finalizers would run whenever it likes; reference counting goes on. What a run
+    leaves is collected at its end, and what was there before is not looked at: that may be all of pytest's tests.
     """
     entropy = random.Random(f"entropy {seed}")
     no_input = NoInput()
@@ -77,6 +78,7 @@ def _everything_seeded(seed: int, clock: JumpingClock) -> Iterator[None]:
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
     collecting = gc.isenabled()
     gc.disable()
+    gc.freeze()
     try:
         for owner, name, value in replaced:
             setattr(owner, name, value)
@@ -91,3 +93,4 @@ def _everything_seeded(seed: int, clock: JumpingClock) -> Iterator[None]:
         if collecting:
             gc.enable()
             gc.collect()
+        gc.unfreeze()
