@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import tempfile
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,22 +30,50 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", metavar="N/M", help="only the Nth of M parts; a module's tests stay together")
+    parser.addoption(
+        "--shared",
+        metavar="DIR",
+        type=Path,
+        help="run one module after the other, each that no other process with this directory has taken",
+    )
     parser.addoption(
         "--renew-traces", action="store_true", help="write traces as they happen now, instead of comparing"
     )
     parser.addoption("--costs", metavar="N", type=int, default=0, help="show N modules that take most of processors")
-    parser.addoption("--any-part", action="store_true", help="parts of tests that need not stay together")
+    parser.addoption("--one-by-one", action="store_true", help="take tests, which need not stay together, not modules")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if part := config.getoption("--part"):
-        number, _, parts = part.partition("/")
-        together = [item.nodeid if config.getoption("--any-part") else str(item.path) for item in items]
-        own = set(list(dict.fromkeys(together))[int(number) - 1 :: int(parts)])
-        mine = [item for item, name in zip(items, together, strict=True) if name in own]
-        config.hook.pytest_deselected(items=[item for item in items if item not in mine])
-        items[:] = mine
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """With `--shared`: what is long in one process leaves more to the others, so that all end at about one time."""
+    directory: Path | None = session.config.getoption("--shared")
+    if directory is None or session.testsfailed:
+        return None
+    directory.mkdir(parents=True, exist_ok=True)
+    together: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in session.items:
+        together[item.nodeid if session.config.getoption("--one-by-one") else str(item.path)].append(item)
+    others = []
+    for name, items in together.items():
+        if not _taken(directory / hashlib.sha256(name.encode()).hexdigest()):
+            others += items
+            continue
+        following: list[pytest.Item | pytest.Session] = [*items[1:], session]  # what a module has set up ends with it
+        for item, after in zip(items, following, strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+    session.config.hook.pytest_deselected(items=others)
+    return True
+
+
+def _taken(claim: Path) -> bool:
+    """Whether it is this process that has."""
+    try:
+        claim.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 @pytest.hookimpl(hookwrapper=True)

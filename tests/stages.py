@@ -46,11 +46,11 @@ SURE: Final = "python -m tests.simulation "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Tests that run one after the other, or in two parts side by side, which may go on beside later stages."""
+    """Tests that run one after the other, or in processes side by side, which may go on beside later stages."""
 
     name: str
     markers: str
-    parts: int = 1
+    processes: int = 1
     options: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     """Only what is there."""
@@ -71,14 +71,14 @@ STAGES: Final = (
     Stage(
         name="quick",
         markers="not slow and not spark and not chaos and not soak",
-        parts=2,
+        processes=2,
         options=tuple(f"--ignore={path}" for path in COVERED_TESTS),  # the slow stage runs them, under coverage
     ),
     Stage(name="alone", markers="alone and not chaos and not soak"),
-    Stage(name="computing", markers=_SLOW, parts=2, options=("--any-part",), paths=COMPUTING, gives_way=True),
-    Stage(name="slow", markers=_SLOW, parts=2, options=tuple(f"--ignore={path}" for path in COMPUTING)),
-    Stage(name="chaos", markers="chaos and not soak", parts=2, options=("--any-part",)),
-    Stage(name="spark", markers="spark and not alone and not chaos and not soak", parts=2),
+    Stage(name="computing", markers=_SLOW, processes=2, options=("--one-by-one",), paths=COMPUTING, gives_way=True),
+    Stage(name="slow", markers=_SLOW, processes=3, options=tuple(f"--ignore={path}" for path in COMPUTING)),
+    Stage(name="chaos", markers="chaos and not soak", processes=2, options=("--one-by-one",)),
+    Stage(name="spark", markers="spark and not alone and not chaos and not soak", processes=3),
 )
 
 
@@ -174,14 +174,16 @@ class Running:
 
 
 def begun(stage: Stage) -> Running:
-    """Its parts side by side. The first one's output comes as it is said, unless the stage gives way to others."""
-    names = [f"{stage.name}-{part}" if stage.parts > 1 else stage.name for part in range(1, stage.parts + 1)]
-    commands = [
-        [*_pytest(stage, name), *([f"--part={part}/{stage.parts}"] if stage.parts > 1 else [])]
-        for part, name in enumerate(names, start=1)
-    ]
-    for name in names:
-        shutil.rmtree(BUILD / f"pytest-{name}", ignore_errors=True)
+    """Its processes. The first one's output comes as it is said, unless the stage gives way to others.
+
+    Each takes the next module that none of the others has: who ends well has seen to it that nothing is left out.
+    """
+    names = [f"{stage.name}-{number}" for number in range(1, stage.processes + 1)]
+    names = names if stage.processes > 1 else [stage.name]
+    shared = BUILD / f"shared-{stage.name}"
+    commands = [[*_pytest(stage, name), *([f"--shared={shared}"] if stage.processes > 1 else [])] for name in names]
+    for folder in (shared, *(BUILD / f"pytest-{name}" for name in names)):
+        shutil.rmtree(folder, ignore_errors=True)
     return _started(stage, names, commands)
 
 

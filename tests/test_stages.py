@@ -1,4 +1,4 @@
-"""What CI makes of tests that fail: once, always, too many of them, in one of two parts, or without an end."""
+"""What CI makes of tests that fail: once, always, too many of them, in one of two processes, or without an end."""
 
 from __future__ import annotations
 
@@ -26,20 +26,50 @@ def outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outcome:
     return Outcome()
 
 
-def stage(directory: Path, *modules: str, parts: int = 1) -> Stage:
+def stage(directory: Path, *modules: str, processes: int = 1) -> Stage:
     tests = directory / "tests"
     tests.mkdir(parents=True)
     for number, module in enumerate(modules):
         (tests / f"test_{number}.py").write_text(module)
-    return Stage(name="tried", markers="", parts=parts, options=(str(tests), "-p", "tests.conftest"))
+    return Stage(name="tried", markers="", processes=processes, options=(str(tests), "-p", "tests.conftest"))
 
 
-def test_two_parts_run_each_test_once_and_both_totals_are_there(tmp_path: Path, outcome: Outcome) -> None:
-    assert passes(stage(tmp_path, FINE, FINE, FINE, parts=2), outcome)
-    first, second = outcome.summaries
-    assert first.startswith("tried-1: 2 passed, 1 deselected in ")
-    assert second.startswith("tried-2: 1 passed, 2 deselected in ")
-    assert outcome.text().splitlines()[-1].startswith("1 passed, 2 deselected in ")
+NOTES_IT = """
+import pytest
+@pytest.fixture(scope="module")
+def noted(request):
+    (request.path.parent / f"{request.path.stem} begins").touch(exist_ok=False)
+    yield
+    (request.path.parent / f"{request.path.stem} ends").touch(exist_ok=False)
+def test_it(noted):
+    pass
+def test_that(noted):
+    pass
+"""
+LONG = """
+import time
+def test_it(request):
+    while len(list(request.path.parent.glob("*.ended"))) < {others}:
+        time.sleep(0.05)
+"""
+SHORT = "def test_{name}(request):\n    (request.path.parent / f'{{request.path.stem}} {name}.ended').touch()\n"
+
+
+def test_two_processes_run_each_test_once_and_a_modules_together(tmp_path: Path, outcome: Outcome) -> None:
+    modules = 20
+    assert passes(stage(tmp_path, *[NOTES_IT] * modules, processes=2), outcome)
+    assert len(list((tmp_path / "tests").glob("* begins"))) == len(list((tmp_path / "tests").glob("* ends"))) == modules
+    passed = [int(found[1]) for summary in outcome.summaries if (found := re.search(r": (\d+) passed", summary))]
+    assert sum(passed) == 2 * modules
+
+
+def test_who_is_busy_for_long_leaves_the_rest_to_the_others(tmp_path: Path, outcome: Outcome) -> None:
+    assert passes(stage(tmp_path, LONG.format(others=4), *[SHORT.format(name="it")] * 4, processes=2), outcome)
+    assert sorted(summary.partition(": ")[2].partition(" in ")[0] for summary in outcome.summaries) == [
+        "1 passed, 4 deselected",
+        "4 passed, 1 deselected",
+    ]
+    assert outcome.text().splitlines()[-1].partition(" in ")[0] in outcome.summaries[1]
 
 
 def test_what_fails_twice_is_wrong(tmp_path: Path, outcome: Outcome) -> None:
@@ -66,9 +96,9 @@ def test_what_a_seed_has_shown_is_wrong_at_once(tmp_path: Path, outcome: Outcome
     assert len(outcome.summaries) == 1
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-def test_what_passes_the_second_time_is_listed(parts: int, tmp_path: Path, outcome: Outcome) -> None:
-    assert passes(stage(tmp_path, FINE, ONCE, parts=parts), outcome)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_passes_the_second_time_is_listed(processes: int, tmp_path: Path, outcome: Outcome) -> None:
+    assert passes(stage(tmp_path, FINE, ONCE, processes=processes), outcome)
     (again,) = outcome.again
     assert again.endswith("test_1.py::test_it")
     assert f"== FAILED, and passed when run again: {again}" in outcome.text().splitlines()
@@ -191,9 +221,11 @@ def test_what_measures_is_slow() -> None:
         assert text.count("mark." + "alone") <= text.count("mark.slow") + text.count("mark.spark"), path
 
 
-def test_parts_may_divide_one_module(tmp_path: Path, outcome: Outcome) -> None:
-    tried = stage(tmp_path, FINE + "def test_that():\n    pass\n" + "def test_third():\n    pass\n", parts=2)
-    assert passes(dataclasses.replace(tried, options=(*tried.options, "--any-part")), outcome)
-    first, second = outcome.summaries
-    assert first.startswith("tried-1: 2 passed, 1 deselected in ")
-    assert second.startswith("tried-2: 1 passed, 2 deselected in ")
+def test_processes_may_divide_one_module(tmp_path: Path, outcome: Outcome) -> None:
+    module = LONG.format(others=2) + SHORT.format(name="second") + SHORT.format(name="third")
+    tried = stage(tmp_path, module, processes=2)
+    assert passes(dataclasses.replace(tried, options=(*tried.options, "--one-by-one")), outcome)
+    assert sorted(summary.partition(": ")[2].partition(" in ")[0] for summary in outcome.summaries) == [
+        "1 passed, 2 deselected",
+        "2 passed, 1 deselected",
+    ]

@@ -53,7 +53,7 @@ class DriverProcess:
                 env=os.environ | QUICK_START | {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(machine)},
             )
 
-    def wait_running(self, seconds: float = 120) -> str:
+    def wait_running(self, seconds: float = 600) -> str:
         """Until its queries have started; the address of its journal service. ProcessError."""
         word, rest = self.next_line(seconds)
         if word != "running":
@@ -61,7 +61,7 @@ class DriverProcess:
         service: str = json.loads(rest)["service"]
         return service
 
-    def failure(self, seconds: float = 120) -> dict[str, str]:
+    def failure(self, seconds: float = 600) -> dict[str, str]:
         """Why a query of it failed; ProcessError if none does."""
         word, rest = self.next_line(seconds)
         if word != "failed":
@@ -142,6 +142,6 @@ def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> N
         time.sleep(_LOOK_SECONDS)
 
 
-def wait_batches(folder: Path, count: int, *, seconds: float = 120) -> None:
+def wait_batches(folder: Path, count: int, *, seconds: float = 600) -> None:
     """Until the sink has this many batches."""
     wait_until(lambda: len(stored_batches(folder)) >= count, seconds=seconds, what=f"{count} batches in {folder.name}")

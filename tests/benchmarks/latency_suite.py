@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tests.benchmarks import ours
 from tests.benchmarks.processes import stop
 from tests.benchmarks.source_suite import listening
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.benchmarks.comparison import Report
@@ -22,7 +25,7 @@ SECONDS: Final = 20.0
 
 
 def latency(report: Report, directory: Path, seconds: float) -> None:
-    """P50 and P99 of all rows, and the medians of the parts of their way."""
+    """P50 and P99 of all rows, and the medians of the parts of their way. It goes on until there are enough."""
     lasts = SECONDS * seconds
     (directory / "checkpoint").mkdir()
     with (
@@ -34,15 +37,11 @@ def latency(report: Report, directory: Path, seconds: float) -> None:
         told = [listener.addresses["files"], f"127.0.0.1:{service.port}"]
         query = subprocess.Popen([*module, *told], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
-            assert query.stdout is not None
-            if query.stdout.readline() != "running\n":
-                raise RuntimeError(f"Spark ended: {(directory / 'spark.log').read_text()[-3000:]}")
-            source = [sys.executable, "-m", "tests.benchmarks.latency_source", listener.addresses["ready"]]
-            subprocess.run([*source, str(MESSAGES_A_SECOND), str(lasts)], check=True, timeout=600 + 3 * lasts)
-            answer, _ = query.communicate(timeout=300)
-            if query.returncode:
-                raise RuntimeError(f"Spark ended: {(directory / 'spark.log').read_text()[-3000:]}")
-            found = json.loads(answer)
+            _says(query, "running", directory)
+            with _producer(listener.addresses["ready"]):
+                time.sleep(lasts)
+                _says(query, "enough", directory)
+            found = json.loads(_said(query, directory))
         finally:
             stop(query)
     for name in ("p50", "p99"):
@@ -54,6 +53,37 @@ def latency(report: Report, directory: Path, seconds: float) -> None:
         )
     for part in list(found)[4:]:
         _say(report, f"of it (median): {part}", found, part)
+
+
+@contextmanager
+def _producer(listener: str) -> Iterator[None]:
+    """It sends as long as the block lasts."""
+    command = [sys.executable, "-m", "tests.benchmarks.latency_source", listener, str(MESSAGES_A_SECOND)]
+    producer = subprocess.Popen(command, stdin=subprocess.PIPE)
+    try:
+        yield
+        producer.communicate(timeout=600)
+        if producer.returncode:
+            raise RuntimeError(f"the producer ended with {producer.returncode}")
+    finally:
+        stop(producer)
+
+
+def _says(query: subprocess.Popen[str], word: str, directory: Path) -> None:
+    assert query.stdout is not None
+    if query.stdout.readline() != f"{word}\n":
+        _ended(directory)
+
+
+def _said(query: subprocess.Popen[str], directory: Path) -> str:
+    answer, _ = query.communicate(timeout=300)
+    if query.returncode:
+        _ended(directory)
+    return answer
+
+
+def _ended(directory: Path) -> NoReturn:
+    raise RuntimeError(f"Spark ended: {(directory / 'spark.log').read_text()[-3000:]}")
 
 
 def _say(report: Report, name: str, found: dict[str, float], part: str) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 AXE: Final = ROOT / "build" / "axe-core-4.14.1.min.js"
-WAIT_SECONDS_MAX: Final = 30.0
+WAIT_SECONDS_MAX: Final = 600.0
 FLAGS: Final = (
     "--headless",
     "--no-sandbox",

@@ -20,7 +20,7 @@ _SECONDS = 60 * float(os.environ.get("SOS_CHAOS_MINUTES", "15"))
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(int(_SECONDS) + 600)
+@pytest.mark.timeout(int(_SECONDS) + 1800)
 def test_nothing_is_lost_duplicated_or_changed(tmp_path: Path) -> None:
     seed = int(os.environ.get("SOS_CHAOS_SEED", random.SystemRandom().randrange(10**6)))
     report = crash_test(tmp_path / "stage", seed=seed, seconds=_SECONDS, events_max=EVENTS_IN_CI)
@@ -33,7 +33,6 @@ def test_nothing_is_lost_duplicated_or_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(900)
 def test_takeovers_under_load_lose_nothing_with_any_member_missing(tmp_path: Path) -> None:
     report = play_rounds(tmp_path, seconds=1, seed=int(os.environ.get("SOS_CHAOS_SEED", "1")), events=20)
     assert not report.findings, report.text(1)

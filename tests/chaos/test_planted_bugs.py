@@ -12,7 +12,7 @@ from tests.chaos.run import crash_test
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", BUGS)

@@ -71,7 +71,7 @@ class Peer:
 
     async def next(self) -> Frame | None:
         """None: the end."""
-        with trio.fail_after(5):
+        with trio.fail_after(300):
             while (cut := self._splitter.next_frame()) is None:
                 data = await self.stream.receive_some()
                 if not data:

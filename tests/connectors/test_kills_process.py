@@ -81,7 +81,7 @@ class Producer(Process):
         """What was not sent yet is; then all of it is there, once, in order."""
         self.stop()
         command = [sys.executable, "-m", "connectors", "send", str(self._file), "--to", self._address]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        subprocess.run(command, check=True, capture_output=True, timeout=600)
 
     def check(self, rows: list[tuple[int, int, int, bytes]]) -> int:
         """Its lines in what is stored."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-START_SECONDS = 30.0
+START_SECONDS = 600.0
 SOAK_SECONDS = float(os.environ.get("SOS_SOAK_SECONDS", "3600"))
 STALLED_SECONDS = 100.0  # nothing is acknowledged: more than any takeover takes on a busy machine
 
@@ -89,7 +89,7 @@ def stored(listener: Process) -> list[tuple[int, int, int, bytes]]:
 
     def journal(*arguments: str) -> bytes:
         command = [sys.executable, "-m", "journal", *arguments, "--service", listener.addresses["files"]]
-        return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+        return subprocess.run(command, check=True, capture_output=True, timeout=600).stdout
 
     listing = journal("ls", "sos://clicks/ingest/log", "--json")
     paths = sorted(json.loads(line)["path"] for line in listing.splitlines())
@@ -152,7 +152,6 @@ def test_who_ends_in_order_gives_the_volume_back(tmp_path: Path, number: signal.
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_many_kills(tmp_path: Path) -> None:
     with running(tmp_path) as (servers, listener):
         play([listener, *servers], listener, kills=12, seed=2)
@@ -215,11 +214,11 @@ def test_it_ends_in_order_and_says_what_is_wrong(tmp_path: Path) -> None:
         with pytest.raises(CutOffError, match="closed"):  # RESTART would end a client of Wallaroo's
             source.take()
     command = [sys.executable, "-m", "connectors", "listen", "--volume", "v", "--dir", str(tmp_path / "x")]
-    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     assert said.returncode == 2
     assert "--servers" in said.stderr
     command += ["--servers", "127.0.0.1:1", "--listen", "0.0.0.0:0", "--tokens", str(tmp_path / "tokens")]
-    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     assert said.returncode == 2
     assert "TLS is not set up" in said.stderr
 
@@ -229,7 +228,7 @@ def test_files_are_sent_and_sent_on(tmp_path: Path) -> None:
 
         def send(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
             command = [sys.executable, "-m", "connectors", "send", *arguments, "--to", listener.addresses["ready"]]
-            return subprocess.run(command, check=False, capture_output=True, timeout=60, input=given)
+            return subprocess.run(command, check=False, capture_output=True, timeout=600, input=given)
 
         file = tmp_path / "lines"
         file.write_bytes(b"one\ntwo\n")

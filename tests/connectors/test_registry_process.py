@@ -28,7 +28,7 @@ def rows_of(listener: Process) -> list[tuple[int, int, int, bytes]]:
 
     def journal(*arguments: str) -> bytes:
         command = [sys.executable, "-m", "journal", *arguments, "--service", listener.addresses["files"]]
-        return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+        return subprocess.run(command, check=True, capture_output=True, timeout=600).stdout
 
     listing = journal("ls", f"sos://{listener.name}/ingest/log", "--json")
     paths = sorted(json.loads(line)["path"] for line in listing.splitlines())
@@ -92,7 +92,6 @@ class Wanderer:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_streams_wander_between_two_listeners(tmp_path: Path) -> None:
     chance = random.Random(3)
     streams = [SourceStream(n, b"s%d" % n, [b"%d-%d" % (n, m) for m in range(MESSAGES)]) for n in range(4)]

@@ -149,7 +149,7 @@ def families(directory: Path) -> list[Metric]:
             while not (line := process.stdout.readline()).startswith("ready"):
                 assert line, (directory / f"{port}.log").read_text()
         for port in ports[:3]:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=600) as reply:
                 found |= {family.name: family for family in text_string_to_metric_families(reply.read().decode())}
     relay: Any = SimpleNamespace(commits=0, failures=0, spool=SimpleNamespace(bytes=0, bytes_max=0), open_queries=())
     registry = CollectorRegistry()

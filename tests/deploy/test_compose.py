@@ -51,7 +51,7 @@ def test_it_all_runs_together(tmp_path: Path) -> None:
     names = SERVICES["secrets"]["command"][2:]
     environment = os.environ | {"PATH": f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"}
     for _ in range(2):  # the second time it leaves what is there
-        subprocess.run([DEPLOY / "compose" / "secrets", etc, *names], check=True, env=environment, timeout=60)
+        subprocess.run([DEPLOY / "compose" / "secrets", etc, *names], check=True, env=environment, timeout=600)
     ports = {name: free_port() for name in OURS}
     with ExitStack() as stack:
         for name in OURS:
@@ -67,7 +67,7 @@ def test_it_all_runs_together(tmp_path: Path) -> None:
             if name == "journal":  # the volume is made before it; the second time it is there
                 script = _placed("create", home, ports)[-1].replace("$$", "$")
                 for _ in range(2):
-                    subprocess.run(["sh", "-eu", "-c", script], check=True, env=environment, timeout=60)
+                    subprocess.run(["sh", "-eu", "-c", script], check=True, env=environment, timeout=600)
             stack.enter_context(without_rights(_placed(name, home, ports), home, ready=ports[name]))
         services = f"localhost:{ports['journal']},localhost:{ports['standby']}"
         access = ["--service", services, "--tls-ca", str(etc / "server.crt"), "--token-file", str(etc / "spark.token")]
@@ -75,7 +75,7 @@ def test_it_all_runs_together(tmp_path: Path) -> None:
         (tmp_path / "in" / "greeting").write_text("hello\n")
         for verb in (["import", str(tmp_path / "in"), "sos://payments/q1"], ["cat", "sos://payments/q1/greeting"]):
             command = [str(COMMANDS / "sos-journal"), *verb, *access]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
             assert done.returncode == 0, done.stderr
         assert done.stdout == "hello\n"
 

@@ -49,7 +49,7 @@ def test_its_steps(tmp_path: Path) -> None:
     """`install` puts what is pinned and the wheel into a folder; the copy of `build` is the wheel of a release."""
     target = tmp_path / "sos"
     install = [str(DEPLOY / "container" / "install"), str(ROOT), str(built()[0].parent), str(target)]
-    done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     packages = json.loads(subprocess.check_output([target / "bin" / "pip", "list", "--format=json"]))
     assert not {package["name"] for package in packages} & {"pytest", "pyspark"}
@@ -66,7 +66,7 @@ def test_health_is_what_the_page_says(tmp_path: Path) -> None:
     healthy = [sys.executable, str(DEPLOY / "container" / "healthy"), f"127.0.0.1:{page}"]
     with without_rights([*command, "--listen", f"127.0.0.1:{port}"], state, ready=port):
         for path in ("/healthz", "/readyz"):
-            done = subprocess.run([*healthy, path], capture_output=True, text=True, check=False, timeout=30)
+            done = subprocess.run([*healthy, path], capture_output=True, text=True, check=False, timeout=600)
             assert done.returncode == 0, done.stderr
-        assert subprocess.run([*healthy, "/nothing"], capture_output=True, check=False, timeout=30).returncode != 0
-    assert subprocess.run(healthy, capture_output=True, check=False, timeout=30).returncode != 0
+        assert subprocess.run([*healthy, "/nothing"], capture_output=True, check=False, timeout=600).returncode != 0
+    assert subprocess.run(healthy, capture_output=True, check=False, timeout=600).returncode != 0

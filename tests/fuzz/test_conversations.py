@@ -24,7 +24,6 @@ async def test_conversations(protocol: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.timeout(600)
 @each_protocol
 async def test_many_conversations(protocol: str, tmp_path: Path) -> None:
     await converse(protocol, tmp_path, seconds=SLOW_SECONDS, seed=2)

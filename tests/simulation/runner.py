@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import multiprocessing
 import multiprocessing.pool
@@ -108,12 +107,7 @@ def _reports(half: str, seeds: Iterable[int], workers: int | None) -> Iterator[I
 def processes(workers: int | None) -> multiprocessing.pool.Pool:
     """One for each processor if None. They all hash alike, so that a seed gives the same order of a set again."""
     os.environ["PYTHONHASHSEED"] = HASH_SEED
-    return multiprocessing.get_context("spawn").Pool(workers or os.cpu_count(), _begin, maxtasksperchild=200)
-
-
-def _begin() -> None:
-    """In each process: what is imported stays, so the collection of garbage after each run need not look at it."""
-    gc.freeze()
+    return multiprocessing.get_context("spawn").Pool(workers or os.cpu_count(), maxtasksperchild=200)
 
 
 def _chunks(seeds: Iterable[int]) -> Iterator[list[int]]:

@@ -103,7 +103,7 @@ def test_handles_that_are_closed_or_full(
     """A closed handle is not the next socket: what was meant for it goes nowhere else."""
     sos("put", f"{ns}/there", stdin=CONTENT)
     line = f"exec {sys.executable} -m sos_client {command.format(ns)} --server {server.address} {handles}"
-    ended = subprocess.run(["sh", "-c", line], capture_output=True, check=False, timeout=30)
+    ended = subprocess.run(["sh", "-c", line], capture_output=True, check=False, timeout=600)
     assert (ended.returncode, b"Traceback" in ended.stderr) == (code, False)
     assert sos("get", f"{ns}/there").out == CONTENT
 
@@ -320,7 +320,7 @@ def test_ctrl_c_ends_a_command_that_waits(server: ServerProcess, sos: Sos, ns: s
         assert following.stdout is not None
         assert following.stdout.read(4) == b"seen"
         following.send_signal(signal.SIGINT)
-        _, err = following.communicate(timeout=120)
+        _, err = following.communicate(timeout=600)
     assert (following.returncode, err) == (ExitCode.INTERRUPTED, b"sos: interrupted\n")
     with command(server, "append", f"{ns}/o") as appending:
         assert appending.stdin is not None
@@ -331,7 +331,7 @@ def test_ctrl_c_ends_a_command_that_waits(server: ServerProcess, sos: Sos, ns: s
             assert following.stdout.read(13) == b"seen and more"
             following.kill()
         appending.send_signal(signal.SIGINT)
-        appending.wait(timeout=120)
+        appending.wait(timeout=600)
     assert appending.returncode == ExitCode.INTERRUPTED
     assert sos("get", f"{ns}/o").out == b"seen and more"
 
@@ -343,7 +343,7 @@ def test_a_follow_ends_when_the_object_is_sealed(server: ServerProcess, sos: Sos
         assert following.stdout.read(4) == b"one "
         sos("append", f"{ns}/o", stdin=b"two")
         sos("seal", f"{ns}/o")
-        out, err = following.communicate(timeout=120)
+        out, err = following.communicate(timeout=600)
     assert (following.returncode, out, err) == (0, b"two", b"")
 
 
@@ -355,7 +355,7 @@ def test_nobody_reads_the_output(server: ServerProcess, sos: Sos, ns: str) -> No
         getting.stdout.close()
         assert getting.stderr is not None
         assert getting.stderr.read() == b""
-        assert getting.wait(timeout=120) == ExitCode.BROKEN_PIPE
+        assert getting.wait(timeout=600) == ExitCode.BROKEN_PIPE
 
 
 def test_progress_shows_on_a_terminal_only(server: ServerProcess, ns: str) -> None:
@@ -380,8 +380,8 @@ def test_progress_shows_on_a_terminal_only(server: ServerProcess, ns: str) -> No
     os.close(there)
     watcher = threading.Thread(target=watch)
     watcher.start()
-    out, _ = process.communicate(CONTENT, timeout=30)
-    watcher.join(timeout=120)
+    out, _ = process.communicate(CONTENT, timeout=600)
+    watcher.join(timeout=600)
     os.close(here)
     assert (process.returncode, out) == (0, b"")
     assert f"{ns}/o".encode() in seen

@@ -14,7 +14,7 @@ from typing import Final
 from spark_integration.jar import compile_java, jar_path, sources_key
 
 _SOURCES: Final = Path(__file__).parent / "java"
-_RUN_SECONDS_MAX: Final = 240
+_RUN_SECONDS_MAX: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

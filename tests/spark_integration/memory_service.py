@@ -25,5 +25,5 @@ def memory_service(*volumes: str) -> Iterator[str]:
         yield address
     finally:
         process.stdin.close()
-        process.wait(timeout=120)
+        process.wait(timeout=600)
         process.stdout.close()

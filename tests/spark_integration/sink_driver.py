@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.spark_integration.drive_sink import SinkSpecification
 
-_SECONDS_MAX: Final = 300
+_SECONDS_MAX: Final = 600
 _FIRST_SECOND: Final = 1_700_000_000
 
 

@@ -88,7 +88,7 @@ def test_commands_of_this_process_find_what_runs_beside_it(tmp_path: Path, monke
         trio.run(_write, beside, "file")
         tell_this_process(profiles)
         assert '"path":"file"' in _listed()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 600
         while '"path":"file"' not in _listed("--at", "0s"):  # the servers' log says half a second later that it counts
             assert time.monotonic() < end, "the past has no such file"
     finally:
@@ -103,7 +103,7 @@ def test_commands_of_this_process_find_what_runs_beside_it(tmp_path: Path, monke
 def _listed(*words: str) -> str:
     """Without words of the service, with a moment of the servers."""
     command = [sys.executable, "-m", "journal", "ls", "sos://v", "--json", *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
 
 
 def _embedded(directory: Path) -> Wanted:
@@ -174,7 +174,7 @@ def test_a_companion_that_is_killed_is_started_again_where_it_was(
         before = beside.address, beside.server_address, beside.companion_pid
         trio.run(_write, beside, "before")
         os.kill(beside.companion_pid, signal.SIGKILL)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while beside.companion_pid == before[2]:
             assert time.monotonic() < deadline, "no other companion"
             time.sleep(0.05)
@@ -225,7 +225,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_no_key_and_no_token_stays_after_a_driver_that_is_killed(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path), "driver"], check=False)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 600
     while _run_folders(tmp_path):
         assert time.monotonic() < deadline, _run_folders(tmp_path)
         time.sleep(0.05)
@@ -235,7 +235,7 @@ def test_what_a_killed_companion_leaves_goes_with_the_next_run(tmp_path: Path) -
     subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path), "both"], check=False)
     (left,) = _run_folders(tmp_path)
     assert (left / "key.pem").exists()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 600
     while left.exists():  # the lock of a killed process goes a moment after it
         assert time.monotonic() < deadline, "it stays"
         begin_run(tmp_path).close()

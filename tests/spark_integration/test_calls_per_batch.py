@@ -15,7 +15,7 @@ from tests.spark_integration.call_recorder import CallRecorder, recorded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 _BATCHES: Final = 15
 
 

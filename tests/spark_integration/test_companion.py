@@ -70,7 +70,7 @@ def _end(companion: subprocess.Popen[str]) -> None:
     assert companion.stdin is not None
     assert companion.stdout is not None
     companion.stdin.close()
-    companion.wait(timeout=120)
+    companion.wait(timeout=600)
     companion.stdout.close()
 
 
@@ -85,7 +85,7 @@ def _log(tmp_path: Path, name: str) -> str:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)
@@ -198,6 +198,6 @@ def test_program_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
     assert "another time" not in rest
     assert "second ended with 1" in json.loads(rest)
     assert "no such volume: make it first" in json.loads(rest)
-    assert companion.wait(timeout=120) == 1
+    assert companion.wait(timeout=600) == 1
     assert _diary(tmp_path)[-1] == ["first", "stopped"]
     _end(companion)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 PER_ROUND: Final = 150
 EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 LISTENER: Final = b"connectors\0listen"
@@ -78,7 +78,9 @@ class Machine:
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None
-        wait_until(lambda: not any(_lives(pid) for pid in below), seconds=60, what="the end of what the driver started")
+        wait_until(
+            lambda: not any(_lives(pid) for pid in below), seconds=600, what="the end of what the driver started"
+        )
 
     def batches(self) -> list[list[int]]:
         stored = sorted(stored_batches(self.folder / "batches").items())
@@ -108,7 +110,7 @@ def send(to: Machine, rounds: int) -> None:
     payloads = [b"message %d" % number for number in range(rounds * PER_ROUND)]
     stream = SourceStream(1, b"stream", payloads)
     source = WallarooSource(("127.0.0.1", to.port), [stream])
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     connected = False
     while not source.done:
         assert time.monotonic() < deadline, to.said()
@@ -138,7 +140,7 @@ def play(folder: Path, master: str, victims: list[str], seed: int, environment: 
                 running.kill(EXECUTOR if victim == "executor" else LISTENER)
         total = len(victims) * PER_ROUND
         wait_until(
-            lambda: sum(map(len, running.batches())) >= total, seconds=200, what=f"{total} rows\n{running.said()}"
+            lambda: sum(map(len, running.batches())) >= total, seconds=600, what=f"{total} rows\n{running.said()}"
         )
         assert conflicts(running.folder / "batches") == []
         assert [number for batch in running.batches() for number in batch] == list(range(total))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.connectors.test_listen_process import Process
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 JSON_LINES: Final = [
     b'{"user":"ann","n":1,"at":"2026-11-19"}',
     b'{"n":2}',

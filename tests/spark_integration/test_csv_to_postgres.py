@@ -18,7 +18,7 @@ from tests.system.ports import free_port
 if TYPE_CHECKING:
     from tests.connectors.sink.postgres_server import PostgresServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 _SCRIPT: Final = Path(__file__).parents[2] / "examples" / "csv_to_postgres.py"
 _SCHEMA: Final = "id bigint, item string, price double"
 _FILES: Final = 4
@@ -51,8 +51,8 @@ def test_csv_files_are_in_the_table_once(tmp_path: Path) -> None:
         server.ask("CREATE TABLE orders (id bigint, item text, price double precision)")
         port = free_port()
         example = _start(tmp_path, server, port)
-        wait_until(lambda: bool(list(tmp_path.glob("orders.sos/sink.log"))), seconds=60, what="the sink's log")
-        wait_until(lambda: b"prepared" in (tmp_path / "orders.sos" / "sink.log").read_bytes(), seconds=120, what="rows")
+        wait_until(lambda: bool(list(tmp_path.glob("orders.sos/sink.log"))), seconds=600, what="the sink's log")
+        wait_until(lambda: b"prepared" in (tmp_path / "orders.sos" / "sink.log").read_bytes(), seconds=600, what="rows")
         for pid in [example.pid, *descendants(example.pid)]:
             try:
                 os.kill(pid, signal.SIGKILL)

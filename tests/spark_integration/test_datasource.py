@@ -18,7 +18,7 @@ from spark_integration.pipelines.service_process import RealService, real_servic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 async def _write_checkpoint(service: str) -> None:

@@ -16,7 +16,7 @@ from spark_integration.pipelines.service_process import real_service
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 
 async def _make_directory(service: str) -> None:

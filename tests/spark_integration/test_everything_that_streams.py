@@ -17,7 +17,7 @@ from tests.spark_integration.two_lives import PER_FILE, QUERIES, Life, two_lives
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.spark
 
 WAYS: Final = {
     "in one process": ("local[2]", False, list(PROVIDERS)),

@@ -51,7 +51,7 @@ def test_cached_jar_is_kept_by_two_processes_at_once(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, "-c", "from spark_integration.jar import jar_path; print(jar_path())"]
     both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    paths = {process.communicate(timeout=120)[0].strip() for process in both}
+    paths = {process.communicate(timeout=600)[0].strip() for process in both}
     assert len(paths) == 1
     assert [entry.name for entry in (tmp_path / "sos-checkpoints").iterdir()] == [Path(paths.pop()).name]
 
@@ -129,7 +129,7 @@ def _wheel(folder: Path, environment: dict[str, str]) -> set[str]:
         str(folder),
         str(root),
     ]
-    subprocess.run(command, env=environment, check=True, timeout=200, stderr=subprocess.DEVNULL)
+    subprocess.run(command, env=environment, check=True, timeout=600, stderr=subprocess.DEVNULL)
     (wheel,) = folder.glob("*.whl")
     return set(zipfile.ZipFile(wheel).namelist())
 

@@ -16,7 +16,7 @@ from tests.spark_integration.sink_place import check_with_relay_beside_driver
 from tests.spark_integration.test_connector_source_kills import play
 from tests.spark_integration.two_lives import QUERIES, two_lives
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 _ROOT: Final = Path(__file__).parents[2]
 _LINES: Final = tuple(sorted(path.stem.removeprefix("spark-") for path in _ROOT.glob("requirements/spark-*.txt")))
 """Those that `tools/lock.py` names; it writes a file of versions for each."""

@@ -13,7 +13,7 @@ import pytest
 
 from spark_integration.pipelines.driver_process import QUICK_START, wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.spark
 _ROOT = Path(__file__).parents[2]
 
 
@@ -62,7 +62,7 @@ def test_example_runs_and_goes_on_where_it_was(tmp_path: Path) -> None:
     again = _run_until(tmp_path, 2)
     assert "Batch: 0" not in again, again
     assert "Batch: 2" in again, again
-    wait_until(lambda: not _is_served(tmp_path), seconds=30, what="the end of server and service")
+    wait_until(lambda: not _is_served(tmp_path), seconds=600, what="the end of server and service")
 
 
 def _is_served(place: Path) -> bool:

@@ -18,7 +18,7 @@ from tests.spark_integration.drive_queries import ROCKSDB
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.spark
 _PER_FILE = 20
 _KILLS = 20
 

@@ -22,7 +22,7 @@ from tests.spark_integration.drive_queries import ROCKSDB, STATE_STORE
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.spark
 _PER_FILE = 20
 _KILLS = 6
 _SHARDS = ["payments.shard-0-of-2", "payments.shard-1-of-2"]
@@ -69,7 +69,7 @@ class Place:
 
     def tool(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "journal", *arguments, "--servers", ",".join(self.servers)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
     def states(self, *arguments: str) -> set[str]:
         listed = self.tool("ls", "-R", "sos://payments/q/totals/state", "--json", *arguments)

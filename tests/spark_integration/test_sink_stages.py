@@ -20,7 +20,7 @@ from tests.spark_integration.sink_driver import run_sink_driver, write_inputs
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 _LARGE: Final = "c" * 3_000_000
 _FILES: Final[tuple[list[str], ...]] = (["ä", "b", _LARGE], [], ["d"])
 """A batch for each; the second one is empty."""

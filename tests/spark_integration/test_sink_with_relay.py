@@ -22,7 +22,7 @@ from tests.spark_integration.sink_place import SinkPlace, all_rows, as_lines, ch
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 _LARGE: Final = [f"{number} ü" for number in range(300_000)]
 _TEXTS: Final[tuple[list[str], ...]] = (["ä", "日本", "x" * 70_000], [], ["one"], _LARGE, ["after"])
 _NUMBERED: Final = tuple([f"k{7 * n % 100} {n}" for n in range(batch * 500, batch * 500 + 500)] for batch in range(3))
@@ -113,11 +113,11 @@ def test_a_checkpoint_that_was_put_back_by_one_batch(tmp_path: Path) -> None:
         )
         assert run_sink_driver(tmp_path, specification) == {"lines": None}
         fork = ["fork", "sos://payments/lines", "sos://payments/fork", "--at", "batch:0", "--service", service.address]
-        subprocess.run([sys.executable, "-m", "journal", *fork], check=True, timeout=60)
+        subprocess.run([sys.executable, "-m", "journal", *fork], check=True, timeout=600)
         place.serve("fork")
         forked = replace(sink_query("fork", tmp_path, place.connect("fork")), input=str(tmp_path / "lines"))
         rewind = ["rewind", "sos://payments/lines", "--to", "batch:0", "--apply", "--yes", "--service", service.address]
-        subprocess.run([sys.executable, "-m", "journal", *rewind], check=True, timeout=60)
+        subprocess.run([sys.executable, "-m", "journal", *rewind], check=True, timeout=600)
         both = replace(specification, queries=[*specification.queries, forked])
         reasons = run_sink_driver(tmp_path, both)
         reason = reasons["lines"] or ""

@@ -22,7 +22,7 @@ from spark_integration.pipelines.service_process import ServiceProcess, journal_
 from spark_integration.run_credentials import make_run_credentials
 from tests.spark_integration.java_checks import spark_jars
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 _PER_FILE: Final = 30
 _ROOT: Final = Path(__file__).parents[2]
 

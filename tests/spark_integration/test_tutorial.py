@@ -27,7 +27,6 @@ def test_it_is_kept_without_what_a_kernel_adds() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(280)
 def test_it_runs(tmp_path: Path) -> None:
     commands = Path(sys.executable).parent
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SOS_")}
@@ -41,7 +40,7 @@ def test_it_runs(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=250,
+        timeout=600,
         check=False,
     )
     said = done.stdout

@@ -19,7 +19,7 @@ from spark_integration.pipelines.service_process import real_service
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 _PER_FILE = 40
 _SAYS_SO = ("FENCED", "Multiple streaming jobs detected")
 """Ours, when it tries to change something; Spark's, when it first sees that another driver was there."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
 
-START_SECONDS_MAX: Final = 60.0
-STOP_SECONDS_MAX: Final = 30.0
+START_SECONDS_MAX: Final = 600.0
+STOP_SECONDS_MAX: Final = 600.0
 VOLUME: Final = "payments"
 
 

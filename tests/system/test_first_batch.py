@@ -18,7 +18,7 @@ from tests.system.released import ROOT, built
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(700)]
+pytestmark = pytest.mark.spark
 DOCUMENT: Final = ROOT / "docs" / "first-batch.md"
 FIRST_BATCH_SECONDS_MAX: Final = 300.0
 

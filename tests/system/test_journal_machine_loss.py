@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from contextlib import AsyncExitStack
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 FILES = 50_000
 FILE_BYTES = (1 << 30) // FILES
 WRITERS = 64
-CORES = os.cpu_count() or 1
 
 
 class Counting(trio.abc.Stream):
@@ -78,7 +76,6 @@ async def index_bytes(address: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.alone
-@pytest.mark.timeout(900)
 async def test_a_new_machine_serves_from_index_and_tail(tmp_path: Path) -> None:
     received: list[int] = []
 
@@ -108,8 +105,7 @@ async def test_a_new_machine_serves_from_index_and_tail(tmp_path: Path) -> None:
             fetched = sum(received)
             index, tail = await index_bytes(addresses[0]), JournalSettings().segment_bytes_max
             assert fetched < 3 * (index + tail), f"{fetched:,} bytes fetched, the index has {index:,}"
-            if os.getloadavg()[0] < CORES:  # with others at work on this machine the figure says nothing
-                assert seconds < 2
+            assert seconds < 20, "on a quiet machine of two cores it takes less than 2"
             chance = random.Random(7)
             for number in (0, FILES - 1, *chance.sample(range(FILES), 200)):
                 assert await read_file(journal, number) == content(number)

@@ -44,7 +44,7 @@ def _service(version: str, cache: Path, servers: str) -> AbstractContextManager[
 
 def _tool(version: str, *arguments: str) -> str:
     command = [str(_commands(version) / "sos-journal"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

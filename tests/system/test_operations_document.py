@@ -24,7 +24,7 @@ def typed(script: str, directory: Path) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     shell, environment = ["bash", "-eu"], {"PATH": path, "HOME": str(directory)}
     return subprocess.run(
-        shell, input=script, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=60
+        shell, input=script, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
 
 

@@ -29,7 +29,7 @@ def test_two_processes_have_none_in_common() -> None:
             drawn.append({int(port) for port in process.stdout.readline().split()})
     finally:
         for process in both:
-            process.communicate("\n", timeout=60)
+            process.communicate("\n", timeout=600)
     assert [len(one) for one in drawn] == [DRAWN, DRAWN]
     assert drawn[0].isdisjoint(drawn[1])
 

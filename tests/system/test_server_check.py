@@ -15,7 +15,7 @@ from tests.system.server_process import SERVER, serving
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*SERVER, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([*SERVER, *arguments], capture_output=True, text=True, check=False, timeout=600)
 
 
 def report(root: Path) -> tuple[int, dict[str, Any]]:
@@ -59,7 +59,7 @@ def test_a_report_that_nobody_sees(tmp_path: Path, flags: tuple[str, ...], ident
         (tmp_path / "identity").write_text(identity)
     with Path("/dev/full").open("wb") as full:
         command = [*SERVER, "check", "--root", str(tmp_path), *flags]
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=600)
     assert ended.returncode == code
     assert ended.stderr == b"sos-server: the report cannot be shown: No space left on device\n"
 
@@ -105,7 +105,7 @@ def test_a_token_that_no_server_would_take_is_not_made(tmp_path: Path, flags: tu
 def test_a_token_that_nobody_saw(tmp_path: Path) -> None:
     command = [*SERVER, "token", "--tokens", str(tmp_path / "tokens.toml"), "--name", "lost"]
     with Path("/dev/full").open("wb") as full:
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=600)
     assert ended.returncode == 2
     assert b"Traceback" not in ended.stderr
     assert b"take the entry 'lost' out of" in ended.stderr

@@ -86,7 +86,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
         size = (await client.ask(m.Stat(object="filler"), m.ObjectInfo)).size
         await client.ask(m.Seal(object="filler", size=size, epoch=0, holder=b""), m.Sealed)
         await client.ask(m.Delete(object="filler", epoch=0, holder=b""), m.Deleted)
-        with trio.fail_after(60):
+        with trio.fail_after(600):
             while isinstance(await appended_one(server), m.Error):  # noqa: ASYNC110
                 await trio.sleep(0.5)
         await checked(server, "before", len(PIECE))

@@ -121,10 +121,10 @@ async def test_kills(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 async def test_many_kills(tmp_path: Path) -> None:
-    await kill_rounds(tmp_path, rounds=50, seed=2)
+    await kill_rounds(tmp_path, rounds=20, seed=2)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(0)
 async def test_a_thousand_kills(tmp_path: Path) -> None:
     await kill_rounds(tmp_path, rounds=1000, seed=3)

@@ -34,7 +34,7 @@ async def refusal_of(client: ScriptedClient, name: str, size: int) -> m.Error:
 
 async def logged(server: ServerProcess, event: str, *, count: int = 1) -> list[dict[str, Any]]:
     """The lines of this event, once there are so many."""
-    with trio.fail_after(30):
+    with trio.fail_after(300):
         while len(lines := [line for line in server.log() if line["event"] == event]) < count:  # noqa: ASYNC110
             await trio.sleep(0.02)
     return lines

@@ -22,7 +22,7 @@ from tests.system.service_process import VOLUME, ServiceProcess, children_of, ru
 if TYPE_CHECKING:
     from pathlib import Path
 
-SECONDS_MAX = 60
+SECONDS_MAX = 600
 
 
 def run(*arguments: str, serve: bool = True) -> subprocess.CompletedProcess[str]:
@@ -151,6 +151,6 @@ async def test_a_supervised_service_survives_its_crashes(tmp_path: Path) -> None
 
 
 def _fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=600) as answer:
         body: bytes = answer.read()
     return body.decode()

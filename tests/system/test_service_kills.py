@@ -46,7 +46,7 @@ async def check_all(volume: RemoteVolume, writers: list[FileWriter]) -> None:
 async def progress(writers: list[FileWriter], changes: int) -> None:
     """Every writer gets this many changes acknowledged from now on."""
     goals = [writer.changes + changes for writer in writers]
-    with trio.fail_after(110):
+    with trio.fail_after(600):
         while any(writer.changes < goal for writer, goal in zip(writers, goals, strict=True)):  # noqa: ASYNC110
             await trio.sleep(0.05)
 
@@ -79,11 +79,11 @@ async def test_kills(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 async def test_many_kills(tmp_path: Path) -> None:
-    await kill_rounds(tmp_path, rounds=80, seed=2)
+    await kill_rounds(tmp_path, rounds=30, seed=2)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(0)
 async def test_a_thousand_kills(tmp_path: Path) -> None:
     await kill_rounds(tmp_path, rounds=1000, seed=3)
 

@@ -99,7 +99,7 @@ class PartitionWriter:
 
 async def progress(writers: list[PartitionWriter], versions: int) -> None:
     goals = [(writer, writer.acknowledged + versions) for writer in writers]
-    with trio.fail_after(150):
+    with trio.fail_after(600):
         while any(writer.acknowledged < goal for writer, goal in goals):  # noqa: ASYNC110
             await trio.sleep(0.02)
 

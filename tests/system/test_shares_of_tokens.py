@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONNECTIONS: Final = 16
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def make_token(path: Path, name: str, *rights: Right) -> bytes:

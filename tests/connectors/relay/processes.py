@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-START_SECONDS = 30.0
+START_SECONDS = 600.0
 
 
 class RunningProgram:
@@ -85,12 +85,12 @@ class RelayHouse:
         """What `sos-connector committed` says."""
         files = ["--out", self.out(sink), "--log", self.out(sink) + ".log"]
         command = [sys.executable, "-m", "connectors", "committed", *files]
-        return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+        return subprocess.run(command, check=True, capture_output=True, timeout=600).stdout
 
     def status(self) -> Any:
         """What `sos-connector status --relay` says."""
         command = [sys.executable, "-m", "connectors", "status", "--relay", self.relay.address, "--json"]
-        value = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+        value = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=600).stdout)
         hold("sos-connector", "status", value)
         return value
 

@@ -21,7 +21,7 @@ from tests.system.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-START_SECONDS = 60.0
+START_SECONDS = 600.0
 
 
 class PostgresServer:

@@ -25,7 +25,7 @@ def run(directory: Path, rules: str) -> subprocess.CompletedProcess[str]:
     installed = any(entry.name == "sos_connector" for entry in entry_points(group="pytest11"))
     plugin = [] if installed else ["-p", "connectors.sink.pytest_plugin"]
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(directory), *plugin, "--sos-sink-rules", "rules"]
-    return subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True, timeout=600)
 
 
 def test_rules_reach_tests_and_the_processes_that_they_start(tmp_path: Path) -> None:

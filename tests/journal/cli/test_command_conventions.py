@@ -37,7 +37,7 @@ GROUPS = {
 def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     words = [str(COMMANDS / command[0]), *command[1:]]
     variables = {"PATH": str(COMMANDS), "HOME": "/nonexistent", **environment}
-    return subprocess.run(words, capture_output=True, text=True, env=variables, check=False, timeout=60)
+    return subprocess.run(words, capture_output=True, text=True, env=variables, check=False, timeout=600)
 
 
 def test_a_moment_to_come_is_refused(volume: VolumeOnDisk, run_main: RunMain) -> None:
@@ -175,6 +175,6 @@ def test_no_colour_where_none_is_wanted(variables: dict[str, str]) -> None:
             capture_output=True,
             env=environment | added,
             check=False,
-            timeout=60,
+            timeout=600,
         )
         assert (b"\x1b[" in done.stdout) is coloured, done.stdout

@@ -141,7 +141,7 @@ def _lag(run_main: RunMain, servers: Running, names: str) -> int:
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 150  # longer than a client waits
+    deadline = time.monotonic() + 600  # longer than a client waits
     while not condition():
         assert time.monotonic() < deadline, "nothing has happened for minutes"
         time.sleep(0.05)

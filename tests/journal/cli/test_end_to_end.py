@@ -40,7 +40,7 @@ def volume(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str,
 
 
 def _soon(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not look():
         assert time.monotonic() < deadline
         time.sleep(0.1)

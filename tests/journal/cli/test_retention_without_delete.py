@@ -33,7 +33,7 @@ def test_status_says_that_nothing_is_given_up(tmp_path: Path, *, may_delete: boo
         service.start()
         trio.run(_plan_a_batch, service.address)
         trio.run(_write, service.address, 120)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while True:  # what has just been given up is there for a moment, whoever may delete it
             said = {verb: _said(verb, tmp_path, server.address, *token) for verb in ("status", "doctor")}
             if all(keeps is not may_delete for keeps, _ in said.values()):

@@ -79,10 +79,10 @@ def test_groff_has_nothing_to_say_about_them(program: str, tmp_path: Path) -> No
     assert f"{len(files)} pages" in done.output
     for file in files:
         command = ["groff", "-man", "-Tutf8", "-K", "utf8", "-ww", "-z", str(file)]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert (run.returncode, run.stderr) == (0, ""), file.name
     if shutil.which("lexgrog") is not None:
-        run = subprocess.run(["lexgrog", *files], capture_output=True, text=True, timeout=30, check=False)
+        run = subprocess.run(["lexgrog", *files], capture_output=True, text=True, timeout=600, check=False)
         assert run.returncode == 0, run.stdout
 
 

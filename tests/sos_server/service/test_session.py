@@ -466,7 +466,7 @@ async def test_a_reader_that_does_not_read_is_left_and_holds_nobody_up(carrier: 
         greedy, healthy = await here.entered(), await here.entered()
         await greedy.send(m.Get(object="log", offset=0, length=None, follow=False))
         if isinstance(greedy.stream, PlainStream):
-            with trio.fail_after(30):
+            with trio.fail_after(300):
                 while len(here.service.sessions) > 1:
                     await healthy.ask(m.Ping(n=1), m.Pong)
                     await trio.sleep(0.05)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-SECONDS_MAX: Final = 120.0
+SECONDS_MAX: Final = 600
 
 
 def new_session(folder: Any, master: str = "local[2]", **settings: str) -> SparkSession:

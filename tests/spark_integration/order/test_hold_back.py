@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Stream = Callable[..., DataFrame]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 ROWS = 60
 PARTITIONS = 3

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.spark
 IN_CI = 200
 IN_SOAK = int(os.environ.get("SOS_RANDOM_PLANS", "2000"))
 TO_ONE_ON_A_CLUSTER = 20

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Stream = Callable[..., DataFrame]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10",

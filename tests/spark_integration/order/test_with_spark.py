@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Stream = Callable[..., DataFrame]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 PLANS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "narrow": lambda rows: rows.filter("sequence % 7 != 0"),
@@ -215,7 +215,7 @@ def test_the_switch_stops_a_running_query(stream: Stream, tmp_path: Any) -> None
         assert preserve_order(fine, key="key") is fine
         with contextlib.suppress(OrderError):  # raised if it had a batch already
             preserve_order(broken, key="key")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while broken.isActive and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not broken.isActive
@@ -301,7 +301,7 @@ def test_violations_are_counted(stream: Stream, spark: SparkSession) -> None:
     assert falls_in_tasks(turned, "key") == 1000 - 7
     seen: list[int] = []
     query = order_violations(stream(rows=300).repartition(2), key="key").writeStream.format("noop").start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not seen and time.monotonic() < deadline:
         seen = [
             one["observedMetrics"]["order_violations"].violations for one in query.recentProgress if one["numInputRows"]
