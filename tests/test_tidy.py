@@ -67,6 +67,7 @@ MAY_SEE = {
         "journal.gateway",
         "journal.gateway.wire",
         "journal.service",
+        "journal.shards",
         "sos_client.web",
     ),
     "sos_client.wire": (),

@@ -31,9 +31,12 @@ from journal.checkpoint.layout import (
 )
 from journal.checkpoint.operator_metadata import OperatorStores, operator_paths, parse_operator, schema_path_of
 from journal.checkpoint.state_checks import KnownOperators, StateChains, expected_stores, has_no_key, sst_files
+from journal.records.shards import shard_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from journal.records.shards import Shard
 
 _SCHEMA: Final = re.compile(r"state/(\d{1,9})/0/_metadata/schema", re.ASCII)
 SHOWN_MAX: Final = 5  # of many things that are wrong in the same way
@@ -85,12 +88,15 @@ def wanted_contents(checkpoint: Checkpoint) -> list[str]:
     return [path for path in paths if path in checkpoint.files]
 
 
-def diagnose(checkpoint: Checkpoint, contents: Mapping[str, bytes], *, home: str) -> Diagnosis:
+def diagnose(
+    checkpoint: Checkpoint, contents: Mapping[str, bytes], *, home: str, shard: Shard | None = None
+) -> Diagnosis:
     """Everything that is wrong with a checkpoint.
 
     `contents`: the files that `wanted_contents` names. `home`: the checkpoint's own address, `sos://VOLUME/path`.
+    `shard`: these are the files of one shard of the volume; what lies in the others is not missed.
     """
-    doctor = _Doctor(checkpoint, contents, home)
+    doctor = _Doctor(checkpoint, contents, home, shard)
     doctor.look_at_query_id()
     doctor.look_at_logs()
     doctor.look_at_operators()
@@ -101,10 +107,11 @@ def diagnose(checkpoint: Checkpoint, contents: Mapping[str, bytes], *, home: str
 
 
 class _Doctor:
-    def __init__(self, checkpoint: Checkpoint, contents: Mapping[str, bytes], home: str) -> None:
+    def __init__(self, checkpoint: Checkpoint, contents: Mapping[str, bytes], home: str, shard: Shard | None) -> None:
         self.checkpoint = checkpoint
         self.contents = contents
         self.home = home
+        self.shard = shard
         self.operators: list[OperatorStores] = []
         self.offsets: dict[int, OffsetFile] = {}
         self.commits: dict[int, CommitFile] = {}
@@ -218,10 +225,26 @@ class _Doctor:
         known = KnownOperators(operators=tuple(self.operators), keyless=keyless)
         return expected_stores(self.checkpoint, known, self.offsets.get(batch, newest), self.commits.get(batch))
 
+    def _stores_here_after(self, batch: int) -> list[StoreId]:
+        return [store for store in self._stores_after(batch) if self._is_here(store)]
+
+    def _is_here(self, store: StoreId) -> bool:
+        if self.shard is None:
+            return True
+        return shard_of(f"state/{store.operator}/{store.partition}", self.shard.count) == self.shard.index
+
     def look_at_state(self) -> None:
         chains = StateChains(checkpoint=self.checkpoint, commits=self.commits)
         last = self.diagnosis.last_committed
-        stores = [] if last is None else self._stores_after(last)
+        expected = [] if last is None else self._stores_after(last)
+        stores = [store for store in expected if self._is_here(store)]
+        if self.shard is not None and len(stores) < len(expected):
+            self._find(
+                Severity.NOTE,
+                f"only shard {self.shard.index} of {self.shard.count} was looked at: {len(stores)} of {len(expected)} "
+                "state stores",
+                f"`sos-journal doctor {self.home}` looks at all of them",
+            )
         if last is None or not stores:
             self.diagnosis.resumable = last
             return
@@ -235,7 +258,7 @@ class _Doctor:
             batch
             for batch in sorted(self.checkpoint.commits, reverse=True)
             if batch in self.checkpoint.offsets
-            and all(chains.readable(store, batch) for store in self._stores_after(batch))
+            and all(chains.readable(store, batch) for store in self._stores_here_after(batch))
         ]
         self.diagnosis.resumable = earlier[0] if earlier else None
         advice = (

@@ -71,6 +71,7 @@ async def _backup_of(location: Location, directory: Path, dry_run: bool, style: 
             for name in made.left_out:
                 note(f"warning: no copy has {name} whole: it was left out, and reading takes longer without it")
         summary = {
+            "volume": location.volume,
             "objects": sorted(missing),
             "damaged": [] if made is None else made.damaged,
             "bytes": sum(missing.values()),

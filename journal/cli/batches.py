@@ -78,7 +78,16 @@ async def _batches(location: Location, last: int, offsets: bool, style: Style, a
         return
     several = len({batch.query for batch in found}) > 1
     rows = [_row(batch, plan, style, several=several) for batch, plan in zip(found, plans, strict=True)]
-    header = ["BATCH", "PLANNED", "COMMITTED", "", "TOOK", "LSN", "STATE", "OFFSETS" if offsets else ""]
+    header = [
+        "BATCH",
+        "PLANNED",
+        "COMMITTED",
+        "",
+        "TOOK",
+        "LSN OF SHARD 0" if isinstance(reader, WholeReader) else "LSN",
+        "STATE",
+        "OFFSETS" if offsets else "",
+    ]
     print_table(["QUERY", *header] if several else header, rows, right=[5, 6] if several else [0, 4, 5])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import click
 from journal.checkpoint.layout import find_checkpoints
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.views import open_log
+from journal.cli.views import open_whole_log
 from journal.records.change import ChunkChange, CommitChange, decode_change, paths_of
 from journal.records.moments import Now
 from journal.records.paths import is_within
@@ -22,7 +23,11 @@ from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from journal.copies.volume_reader import VolumeReader
     from journal.records.location import Location
+    from journal.records.record import Record
 
 DAY_MS = 86_400_000
 
@@ -56,19 +61,20 @@ async def _du(location: Location, style: Style, access: Access) -> None:
     uses: dict[str, RoomTaken] = defaultdict(RoomTaken)
     chunks: dict[object, int] = defaultdict(int)
     since_ms = time.time_ns() // 1_000_000 - DAY_MS
-    async with open_log(access, location.volume) as reader:
+    async with open_whole_log(access, location.volume) as reader:
         tree = (await reader.image(Now())).tree
         files = [status for status in tree.walk(location.path) if not status.is_directory]
         roots = find_checkpoints(status.path for status in files)
         for status in files:
             uses[_owner(status.path, roots)].live += status.size
-        with progress("reading the log", sum(reader.lengths().values())) as bar:
-            async for record in reader.records(Lsn(reader.chain.links[0].start), payloads=False):
+        with progress("reading the log", sum(sum(one.lengths().values()) for one in reader.journals)) as bar:
+            async for record in _records(reader):
                 header = record.header
-                bar.reached(header.end_lsn - reader.chain.links[0].start)
+                size = header.end_lsn - header.lsn
+                bar.advance(size)
                 if header.kind is Kind.HEADER:
                     continue
-                change, size = decode_change(header, record.meta), header.end_lsn - header.lsn
+                change = decode_change(header, record.meta)
                 if isinstance(change, ChunkChange):  # of a long file, which gets its path at the end
                     chunks[change.upload] += size
                     continue
@@ -87,6 +93,14 @@ async def _du(location: Location, style: Style, access: Access) -> None:
         (size_text(live), size_text(past), size_text(day), printable(name) or "/") for name, live, past, day in rows
     ]
     print_table(("FILES", "PAST", "LAST DAY", "QUERY"), shown, right=(0, 1, 2))
+
+
+async def _records(reader: VolumeReader) -> AsyncIterator[Record]:
+    """Of the whole log; of all shards' logs, where the volume is spread."""
+    for journal in reader.journals:
+        async with aclosing(journal.records(Lsn(journal.chain.links[0].start), payloads=False)) as records:
+            async for record in records:
+                yield record
 
 
 def _owner(path: str, roots: list[str]) -> str:

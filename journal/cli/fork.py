@@ -15,7 +15,16 @@ from journal.cli.importing import home_of, is_taken, note_moved, tree_text
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, moment_of, style_options
 from journal.cli.pins import pinned
-from journal.cli.views import LogView, image_of, log_access, open_service, open_whole_log, warn_of_open_end
+from journal.cli.views import (
+    LogView,
+    as_of_json,
+    as_of_text,
+    image_of,
+    log_access,
+    open_service,
+    open_whole_log,
+    warn_of_open_end,
+)
 from journal.errors import JournalCode, refused
 from journal.files.moving_checkpoints import move_tree
 from journal.files.tree_writing import NewFile, write_tree
@@ -101,6 +110,7 @@ async def _fork(
         files = list(moved.files)
         size = sum(file.size for file in files)
         summary: dict[str, object] = {"files": len(files), "bytes": size, "lsn": view.lsn, "target": str(target)}
+        summary |= as_of_json(view.moments)
         summary |= {"read_from": view.read_from, "rewritten": moved.rewritten}
         if shard_count is not None:
             summary["shard_bytes"] = _bytes_by_shard(files, target.path, shard_count)
@@ -123,7 +133,7 @@ async def _fork(
         print_json(summary | {"dry_run": dry_run})
     else:
         verb = "would write" if dry_run else "forked"
-        text = f"{verb} {tree_text(files)}, {size_text(size)}, as of LSN {view.lsn}"
+        text = f"{verb} {tree_text(files)}, {size_text(size)}, as of {as_of_text(view.moments)}"
         click.echo(f"{text}, to {printable(str(target))}")
         for shard, shard_bytes in enumerate(_bytes_by_shard(files, target.path, shard_count) if shard_count else ()):
             click.echo(f"  shard {shard}: {size_text(shard_bytes)}")

@@ -8,7 +8,8 @@ import click
 
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.views import log_access, open_log
+from journal.cli.views import in_each_journal, log_access, open_log
+from journal.errors import JournalCode, refused
 from journal.takeover.membership_change import Wish, change_members, find_member
 from sos_client.command.output import print_json, print_table, progress
 from sos_client.command.parameters import OneAddress
@@ -17,6 +18,7 @@ from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from journal.records.location import Location
+    from journal.records.membership import Configuration
     from journal.records.segment import SegmentHeader
 
 
@@ -47,8 +49,12 @@ def show(*, location: Location, style: Style, access: Access) -> None:
 
 
 async def _show(location: Location, style: Style, access: Access) -> None:
-    async with open_log(access, location.volume) as reader:
-        _print(reader.header, style)
+    async def show_one(journal: Location) -> None:
+        async with open_log(access, journal.volume) as reader:
+            _print(journal.volume, reader.header, style)
+
+    access = await log_access(access, location.volume)
+    await in_each_journal(access, location, show_one, heading=not style.json)
 
 
 @members.command()
@@ -86,10 +92,16 @@ def remove(*, location: Location, old: str, dry_run: bool, yes: bool, style: Sty
 
 async def _ask_if_thin(location: Location, old: str, access: Access) -> None:
     """Two of two is less than it seems: the loss of either stops all writing."""
-    async with open_log(access, location.volume) as reader:
-        configuration = reader.header.membership.configuration
-    find_member(configuration, old)  # or there is nothing to ask about
-    left = len(configuration.members) - 1
+
+    async def count_left(journal: Location) -> int:
+        async with open_log(access, journal.volume) as reader:
+            configuration = reader.header.membership.configuration
+        if journal == location:
+            find_member(configuration, old)  # or there is nothing to ask about
+        return len(configuration.members) - 1
+
+    access = await log_access(access, location.volume)
+    left = min(await in_each_journal(access, location, count_left))
     needed = left // 2 + 1
     if needed >= left:
         stops = f"{needed} of {left} must sync then, so the loss of any server stops all writing"
@@ -117,30 +129,69 @@ def _change(location: Location, wish: Wish, *, dry_run: bool, style: Style, acce
 
 
 async def _plan(location: Location, wish: Wish, style: Style, access: Access) -> None:
-    async with open_log(access, location.volume) as reader:
-        configuration = reader.header.membership.configuration
+    async def plan_one(journal: Location) -> bool:
+        async with open_log(access, journal.volume) as reader:
+            configuration = reader.header.membership.configuration
+        if journal != location and _is_fulfilled(configuration, wish):
+            _say_fulfilled(journal, style)
+            return False
         leaving = None if wish.leaving is None else find_member(configuration, wish.leaving)
-    if style.json:
-        print_json({"joining": wish.joining, "leaving": None if leaving is None else leaving.address})
-    else:
-        old = "-" if leaving is None else f"{leaving.address} ({leaving.identity.hex()})"
-        click.echo(printable(f"would change: joining {wish.joining or '-'}, leaving {old}"))
+        if style.json:
+            addresses = {"joining": wish.joining, "leaving": None if leaving is None else leaving.address}
+            print_json({"volume": journal.volume} | addresses)
+        else:
+            old = "-" if leaving is None else f"{leaving.address} ({leaving.identity.hex()})"
+            click.echo(printable(f"would change: joining {wish.joining or '-'}, leaving {old}"))
+        return True
+
+    access = await log_access(access, location.volume)
+    _check_any(location, await in_each_journal(access, location, plan_one, heading=not style.json))
 
 
 async def _carry_out(location: Location, wish: Wish, style: Style, access: Access) -> None:
+    """In one shard after the other, where the volume is spread; who was cut short does it again."""
+
+    async def change_one(journal: Location) -> bool:
+        async with open_log(access, journal.volume) as reader:
+            configuration = reader.header.membership.configuration
+        if journal != location and _is_fulfilled(configuration, wish):
+            _say_fulfilled(journal, style)
+            return False
+        with progress("filling the new member", None) as bar:
+            header = await change_members(
+                journal.volume, access.servers, wish, surroundings=access.surroundings, progress=bar.advance
+            )
+        _print(journal.volume, header, style)
+        return True
+
     access = await log_access(access, location.volume)
-    with progress("filling the new member", None) as bar:
-        header = await change_members(
-            location.volume, access.servers, wish, surroundings=access.surroundings, progress=bar.advance
-        )
-    _print(header, style)
+    _check_any(location, await in_each_journal(access, location, change_one, heading=not style.json))
 
 
-def _print(header: SegmentHeader, style: Style) -> None:
+def _check_any(location: Location, changed: list[bool]) -> None:
+    if not any(changed):
+        message = f"the members of all shards of {location.volume} are so already: `members show` names them"
+        raise refused(JournalCode.BAD_REQUEST, message)
+
+
+def _is_fulfilled(configuration: Configuration, wish: Wish) -> bool:
+    """Whether the members are as they would be afterwards."""
+    known = {member.address for member in configuration.members}
+    known |= {member.identity.hex() for member in configuration.members}
+    return (wish.joining is None or wish.joining in known) and (wish.leaving is None or wish.leaving not in known)
+
+
+def _say_fulfilled(journal: Location, style: Style) -> None:
+    if not style.json:
+        click.echo(f"{printable(journal.volume)} is so already")
+
+
+def _print(volume: str, header: SegmentHeader, style: Style) -> None:
     configuration = header.membership.configuration
     if style.json:
         print_json(
             {
+                "volume": volume,
                 "epoch": header.epoch,
                 "acknowledgements": configuration.acknowledgements,
                 "members": [

@@ -9,7 +9,7 @@ import click
 from journal.cli.locations import LocationType
 from journal.cli.log import line_of_record, value_of_record
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.views import log_access, open_copies, open_log
+from journal.cli.views import check_one_journal, in_each_journal, log_access, open_copies, open_log
 from journal.copies.repairing import Repair, carry_out, plan_repairs
 from journal.copies.verification import bytes_to_verify, verify_copy
 from journal.errors import JournalCode, JournalError, refused
@@ -53,7 +53,8 @@ def repair(
 
     With --accept-loss the volume is made usable again when too few of its members are left, or the end of the log is
     damaged on all of them: acknowledged changes that none of them has whole are given up, for good, and the log says
-    so. It says first what that is (with --dry-run it only says it). First try to bring missing members back.
+    so. It says first what that is (with --dry-run it only says it). First try to bring missing members back. Of a
+    volume that is spread over shards it is told which one.
     """
     if accept_loss:
         run_async(_report_loss, location, dry_run, style, access)
@@ -61,7 +62,7 @@ def repair(
             _ask(location.volume, yes_lose)
             run_async(_accept_loss, location, style, access)
     else:
-        run_async(_repair, location, dry_run, style, access)
+        run_async(_repair_all, location, dry_run, style, access)
 
 
 def _ask(volume: str, answer: str | None) -> None:
@@ -78,7 +79,9 @@ def _ask(volume: str, answer: str | None) -> None:
 
 
 async def _report_loss(location: Location, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001
-    async with open_copies(await log_access(access, location.volume), location.volume) as copies:
+    access = await log_access(access, location.volume)
+    await check_one_journal(access, location.volume)
+    async with open_copies(access, location.volume) as copies:
         report = await report_loss(copies)
     if style.json and dry_run:
         value = {"lsn": report.lsn, "time_ms": report.time_ms, "reason": report.reason, "bytes": report.bytes_behind}
@@ -118,7 +121,15 @@ async def _accept_loss(location: Location, style: Style, access: Access) -> None
         click.echo(f"given up: {printable(header.accepted_loss) or 'nothing'}")
 
 
-async def _repair(location: Location, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001
+async def _repair_all(location: Location, dry_run: bool, style: Style, access: Access) -> None:  # noqa: FBT001
+    access = await log_access(access, location.volume)
+    codes = await in_each_journal(
+        access, location, lambda journal: _repair(journal, dry_run, style, access), heading=not style.json
+    )
+    finish(ExitCode.DAMAGED if ExitCode.DAMAGED in codes else ExitCode.DONE)
+
+
+async def _repair(location: Location, dry_run: bool, style: Style, access: Access) -> ExitCode:  # noqa: FBT001
     failed = False
     async with open_log(access, location.volume) as reader:
         with progress("verifying", bytes_to_verify(reader)) as bar:
@@ -129,13 +140,21 @@ async def _repair(location: Location, dry_run: bool, style: Style, access: Acces
             done, words = ("planned", one.why) if dry_run else await _try(reader, one)
             failed = failed or done == "failed"
             if style.json:
-                print_json({"copy": one.copy.label, "object": one.object, "result": done, "what": words})
+                print_json(
+                    {
+                        "volume": location.volume,
+                        "copy": one.copy.label,
+                        "object": one.object,
+                        "result": done,
+                        "what": words,
+                    }
+                )
             else:
                 mark = click.style(done, fg=BAD if done == "failed" else GOOD)
                 click.echo(f"{mark}: {printable(one.copy.label)}: {printable(one.object)}: {printable(words)}")
     if not repairs and not style.json:
         click.echo(_LAST_SEGMENT if left else "every copy that answers is whole")
-    finish(ExitCode.DAMAGED if failed or left else ExitCode.DONE)
+    return ExitCode.DAMAGED if failed or left else ExitCode.DONE
 
 
 async def _try(reader: VolumeReader, one: Repair) -> tuple[str, str]:

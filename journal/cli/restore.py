@@ -13,7 +13,7 @@ from journal.checkpoint.operator_metadata import checkpoint_of
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, at_option, style_options
 from journal.cli.pins import pinned
-from journal.cli.views import View, open_view, warn_of_open_end
+from journal.cli.views import View, as_of_json, as_of_text, open_view, warn_of_open_end
 from journal.errors import JournalCode, refused
 from journal.files.plain_directory import Plan, differing, has_content, plan_files, write_directory, write_files
 from journal.files.plain_tree import make_directories, open_plain_tree
@@ -142,8 +142,8 @@ def _print_plan(files: tuple[PlannedFile, ...], style: Style) -> None:
 def _report(what: str, plan: Plan, view: View, directory: Path, style: Style) -> None:
     if style.json:
         done = {what: str(directory), "files": len(plan.files), "bytes": plan.bytes, "lsn": view.lsn}
-        print_json(done | {"read_from": view.read_from})
+        print_json(done | {"read_from": view.read_from} | as_of_json(view.moments))
     else:
-        as_of = "" if view.lsn is None else f", as of LSN {view.lsn}"
+        as_of = f", as of {as_of_text(view.moments)}" if view.moments else ""
         written = f"{what} {count_text(len(plan.files), 'file')}, {size_text(plan.bytes)}"
         click.echo(f"{written}, to {printable(str(directory))}{as_of}")

@@ -18,7 +18,7 @@ from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, moment_of, style_options
 from journal.cli.output_logs import OutputLog, open_output_log
 from journal.cli.pins import pinned
-from journal.cli.views import LogView, image_of, log_access, open_service, open_whole_log
+from journal.cli.views import LogView, as_of_json, as_of_text, image_of, log_access, open_service, open_whole_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.files.tree_writing import write_tree
 from journal.records.moments import Now
@@ -28,6 +28,8 @@ from sos_client.command.running import run_async
 from sos_client.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from journal.checkpoint.checks import Diagnosis
     from journal.gateway.client.opening import WholeVolume
     from journal.records.location import Location
@@ -46,6 +48,7 @@ class RewindPlan:
 
     home: Location
     lsn: int
+    moments: Mapping[str, int]
     batch: int | None
     last: int | None
     """Of the checkpoint as it is now."""
@@ -149,6 +152,7 @@ async def _planned(location: Location, view: LogView, present: LogView, outputs:
     return RewindPlan(
         home=location,
         lsn=view.image.lsn,
+        moments=view.moments,
         batch=batch,
         last=now.last_planned,
         last_ms=None if last is None else last.modified_ms,
@@ -192,12 +196,12 @@ def _print_plan(plan: RewindPlan, style: Style) -> None:
             {
                 "query": str(plan.home), "lsn": plan.lsn, "batch": plan.batch, "last": plan.last,
                 "resumable": plan.diagnosis.resumable, "sources": dict(plan.sources), "warnings": warnings,
+                **as_of_json(plan.moments),
             }
         )  # fmt: skip
         return
-    click.echo(
-        f"{printable(str(plan.home))} goes back to batch {plan.batch} (LSN {plan.lsn}); it is at {plan.last} now"
-    )
+    then = f"batch {plan.batch} ({as_of_text(plan.moments)})"
+    click.echo(f"{printable(str(plan.home))} goes back to {then}; it is at {plan.last} now")
     ago = ago_text(plan.last_ms, time.time_ns() // 1_000_000)
     last = f"{time_text(plan.last_ms, style.zone)}, {ago}"
     click.echo(f"last batch: {last}. Stop the query first, and start it again after")

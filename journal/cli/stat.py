@@ -10,7 +10,7 @@ import click
 from journal.cli.locations import LocationType
 from journal.cli.ls import status_json
 from journal.cli.options import Access, Style, access_options, at_option, style_options
-from journal.cli.views import LogView, open_view
+from journal.cli.views import LogView, as_of_json, as_of_text, open_view
 from sos_client.command.output import ago_text, print_json, print_pairs, size_text, time_text
 from sos_client.command.running import run_async
 from sos_client.printable import printable
@@ -45,7 +45,7 @@ async def _stat(location: Location, at: str, style: Style, access: Access) -> No
                 for e in view.image.tree.extents(location.path)
             ]
     if style.json:
-        print_json(status_json(status) | {"lsn": view.lsn, "extents": extents})
+        print_json(status_json(status) | {"lsn": view.lsn, "extents": extents} | as_of_json(view.moments))
         return
     pairs = [
         ("path", printable(str(location))),
@@ -55,8 +55,10 @@ async def _stat(location: Location, at: str, style: Style, access: Access) -> No
     ]
     if status.crc is not None:
         pairs.append(("crc32c", f"{status.crc:08x}"))
-    if view.lsn is not None:
+    if len(view.moments) == 1:
         pairs.append(("as of LSN", str(view.lsn)))
+    elif view.moments:
+        pairs.append(("as of", as_of_text(view.moments)))
     pairs += [("extent", f"{e['length']} bytes at {e['offset']} of {e['object']}") for e in extents]
     print_pairs(pairs)
 

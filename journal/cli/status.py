@@ -21,6 +21,7 @@ from journal.copies.surveying import lacking, survey
 from journal.copies.verification import verify_called_damaged
 from journal.errors import JournalError
 from journal.records.moments import Now
+from journal.records.shards import HOME
 from sos_client.command.output import (
     BAD,
     DOUBTFUL,
@@ -47,6 +48,19 @@ if TYPE_CHECKING:
 
 SERVICE_SECONDS_MAX: Final = 3.0
 _VERDICTS: Final = ("OK", "WARNING", "FAILURE")
+_MEMBER_HEAD: Final = ("MEMBER", "VERDICT", "EPOCH", "LSN", "LAG", "STORED", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalStatus:
+    """What was found of one journal."""
+
+    reader: VolumeReader
+    image: Image
+    members: list[CopyStatus]
+    verdict: str
+    findings: list[PromiseFinding]
+    service: VolumeDescription | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +101,20 @@ def status(*, location: Location, style: Style, access: Access) -> None:
 
 async def _status(location: Location, style: Style, access: Access) -> None:
     access = await log_access(access, location.volume)
-    verdicts = await in_each_journal(access, location, lambda journal: _status_of(journal, style, access))
-    worst = max(verdicts, key=_VERDICTS.index)
-    if len(verdicts) > 1 and not style.json:
-        click.echo(f"\n{location.volume} is spread over {len(verdicts)} shards: {worst}")
+    found = await in_each_journal(access, location, lambda journal: _status_of(journal, access))
+    worst = max((one.verdict for one in found), key=_VERDICTS.index)
+    if len(found) > 1 and style.json:
+        print_json(_whole_as_json(location.volume, worst, found))
+    elif len(found) > 1:
+        _print_whole(location.volume, worst, found, style)
+    elif style.json:
+        print_json(_as_json(found[0]))
+    else:
+        _print(found[0], style)
     finish({"OK": ExitCode.DONE, "WARNING": ExitCode.WARNING}.get(worst, ExitCode.DAMAGED))
 
 
-async def _status_of(location: Location, style: Style, access: Access) -> str:
-    """The verdict on one journal, which is shown."""
+async def _status_of(location: Location, access: Access) -> JournalStatus:
     service = await _asked(access, location.volume)
     async with open_log(access, location.volume) as reader:
         image = await reader.image(Now())
@@ -112,11 +131,9 @@ async def _status_of(location: Location, style: Style, access: Access) -> str:
     known = {member.identity for member in members if member.identity}
     missing = [one for one in reader.header.membership.members if one.identity.hex() not in known]
     verdict = _verdict(members, findings, missing=bool(access.servers and missing))
-    if style.json:
-        print_json(_as_json(reader, image, members, verdict, findings, service))
-    else:
-        _print(reader, image, members, verdict, findings, service, style)
-    return verdict
+    return JournalStatus(
+        reader=reader, image=image, members=members, verdict=verdict, findings=findings, service=service
+    )
 
 
 async def _asked(access: Access, volume: str) -> VolumeDescription | None:
@@ -182,37 +199,90 @@ def _why_it_lags(reader: VolumeReader, lsn: int) -> str:
     return "catching up, or refusing: its disk may be full or have failed (the service's log says which)"
 
 
-def _print(
-    reader: VolumeReader,
-    image: Image,
-    members: list[CopyStatus],
-    verdict: str,
-    findings: list[PromiseFinding],
-    service: VolumeDescription | None,
-    style: Style,
-) -> None:
+def _print_whole(volume: str, verdict: str, shards: list[JournalStatus], style: Style) -> None:
+    """Of a volume that is spread: what is one thing to its user, then a line for each shard and each copy of one."""
+    home = shards[HOME].reader.header
+    print_pairs(
+        [
+            ("volume", f"{printable(volume)}, spread over {len(shards)} shards"),
+            ("verdict", click.style(verdict, fg=_colour_of(verdict))),
+            ("files", _files_text(shards)),
+            ("retention", _retention(home, shards[HOME].service)),
+            *[
+                (one.verdict.name.lower(), f"{printable(shard.reader.volume)}: {printable(one.what)}")
+                for shard in shards
+                for one in shard.findings
+            ],
+            *[
+                ("accepted loss", f"{printable(shard.reader.volume)}: {printable(loss)}")
+                for shard in shards
+                for loss in _losses(shard.reader)
+            ],
+        ]
+    )
+    click.echo()
+    rows = [_shard_row(one, style) for one in shards]
+    head = ("SHARD", "VERDICT", "EPOCH", "QUORUM", "ACKNOWLEDGED", "OLDEST", "FILES", "LAST RECORD")
+    print_table(head, rows, right=(2, 4, 5, 6))
+    click.echo()
+    print_table(
+        ("SHARD", *_MEMBER_HEAD),
+        [(printable(one.reader.volume), *row) for one in shards for row in _member_rows(one.members)],
+        right=(3, 4, 5, 6),
+    )
+
+
+def _files_text(shards: list[JournalStatus]) -> str:
+    count = sum(one.image.tree.file_count for one in shards)
+    return f"{count}, {size_text(sum(sum(one.image.tree.live_bytes) for one in shards))} live"
+
+
+def _shard_row(one: JournalStatus, style: Style) -> tuple[str, ...]:
+    header, last = one.reader.header, max(one.reader.chain.ends.values(), key=lambda end: end.lsn)
+    configuration = header.membership.configuration
+    return (
+        printable(one.reader.volume),
+        click.style(one.verdict, fg=_colour_of(one.verdict)),
+        str(header.epoch),
+        f"{configuration.acknowledgements} of {len(configuration.members)}",
+        f"LSN {one.reader.acknowledged_lsn}",
+        f"LSN {one.reader.oldest_lsn}",
+        str(one.image.tree.file_count),
+        time_text(last.time_ms, style.zone),
+    )
+
+
+def _colour_of(verdict: str) -> str:
+    return {"OK": GOOD, "WARNING": DOUBTFUL}.get(verdict, BAD)
+
+
+def _print(found: JournalStatus, style: Style) -> None:
+    reader, service = found.reader, found.service
     header, last = reader.header, max(reader.chain.ends.values(), key=lambda one: one.lsn)
     configuration = header.membership.configuration
-    colour = {"OK": GOOD, "WARNING": DOUBTFUL}.get(verdict, BAD)
     age_ms = time.time_ns() // 1_000_000 - last.time_ms
     print_pairs(
         [
             ("volume", printable(reader.volume)),
-            ("verdict", click.style(verdict, fg=colour)),
+            ("verdict", click.style(found.verdict, fg=_colour_of(found.verdict))),
             ("epoch", str(header.epoch)),
             ("holder", header.holder.hex()),
             ("quorum", f"{configuration.acknowledgements} of {len(configuration.members)} members"),
             ("acknowledged", f"LSN {reader.acknowledged_lsn}"),
             ("last record", f"{time_text(last.time_ms, style.zone)}, {duration_text(max(0, age_ms))} ago"),
-            ("files", f"{image.tree.file_count}, {size_text(sum(image.tree.live_bytes))} live"),
+            ("files", _files_text([found])),
             ("retention", _retention(header, service)),
             ("oldest moment", f"LSN {reader.oldest_lsn}"),
             *[("accepted loss", printable(loss)) for loss in _losses(reader)],
-            *[(finding.verdict.name.lower(), printable(finding.what)) for finding in findings],
+            *[(finding.verdict.name.lower(), printable(finding.what)) for finding in found.findings],
         ]
     )
     click.echo()
-    rows = [
+    print_table(_MEMBER_HEAD, _member_rows(found.members), right=(2, 3, 4, 5))
+
+
+def _member_rows(members: list[CopyStatus]) -> list[tuple[str, ...]]:
+    return [
         (
             printable(member.label),
             click.style(member.verdict, fg=GOOD if member.verdict == "OK" else BAD),
@@ -224,7 +294,6 @@ def _print(
         )
         for member in members
     ]
-    print_table(("MEMBER", "VERDICT", "EPOCH", "LSN", "LAG", "STORED", ""), rows, right=(2, 3, 4, 5))
 
 
 def _losses(reader: VolumeReader) -> list[str]:
@@ -239,27 +308,31 @@ def _retention(header: SegmentHeader, service: VolumeDescription | None) -> str:
     return text if service is not None else f"{text}, unless its service was told otherwise (ask it: --service)"
 
 
-def _as_json(
-    reader: VolumeReader,
-    image: Image,
-    members: list[CopyStatus],
-    verdict: str,
-    findings: list[PromiseFinding],
-    service: VolumeDescription | None,
-) -> dict[str, object]:
+def _whole_as_json(volume: str, verdict: str, shards: list[JournalStatus]) -> dict[str, object]:
+    return {
+        "volume": volume,
+        "verdict": verdict,
+        "files": sum(one.image.tree.file_count for one in shards),
+        "live_bytes": sum(sum(one.image.tree.live_bytes) for one in shards),
+        "shards": [_as_json(one) for one in shards],
+    }
+
+
+def _as_json(found: JournalStatus) -> dict[str, object]:
+    reader, service, tree = found.reader, found.service, found.image.tree
     header = reader.header
     return {
         "volume": reader.volume,
         "volume_id": header.volume_id.hex(),
-        "verdict": verdict,
+        "verdict": found.verdict,
         "epoch": header.epoch,
         "holder": header.holder.hex(),
         "acknowledged_lsn": reader.acknowledged_lsn,
         "oldest_lsn": reader.oldest_lsn,
-        "files": image.tree.file_count,
-        "live_bytes": sum(image.tree.live_bytes),
+        "files": tree.file_count,
+        "live_bytes": sum(tree.live_bytes),
         "accepted_losses": _losses(reader),
-        "findings": [{"verdict": one.verdict.name, "what": one.what} for one in findings],
+        "findings": [{"verdict": one.verdict.name, "what": one.what} for one in found.findings],
         **(service or header).retention.as_json(),
         "retention_from": "volume" if service is None else "service",
         "acknowledgements": header.membership.configuration.acknowledgements,
@@ -273,6 +346,6 @@ def _as_json(
                 "incarnation": m.incarnation, "epoch": m.epoch, "holder": m.holder, "lsn": m.lsn,
                 "lag_bytes": m.lag_bytes, "lag_ms": m.lag_ms, "stored_bytes": m.stored_bytes, "objects": m.objects,
             }
-            for m in members
+            for m in found.members
         ],
     }  # fmt: skip

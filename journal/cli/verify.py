@@ -67,7 +67,9 @@ def verify(*, location: Location, restore: bool, spark: bool, style: Style, acce
 
 async def _verify(location: Location, restore: bool, spark: bool, style: Style, access: Access) -> None:  # noqa: FBT001
     access = await log_access(access, location.volume)
-    found = await in_each_journal(access, location, lambda journal: _copies(journal, style, access))
+    found = await in_each_journal(
+        access, location, lambda journal: _copies(journal, style, access), heading=not style.json
+    )
     codes = [code for codes in found for code in codes]
     if restore or spark:
         async with open_whole_log(access, location.volume) as reader:
@@ -86,7 +88,7 @@ async def _copies(location: Location, style: Style, access: Access) -> list[Exit
         for report in reports:
             codes.append(_EXIT_OF[report.verdict])
             if style.json:
-                print_json(report_json(report))
+                print_json({"volume": location.volume} | report_json(report))
             else:
                 print_report(report)
         for finding in findings:

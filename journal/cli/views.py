@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+import click
 import trio
 
 from journal.cli.options import is_now, moment_of
@@ -25,6 +26,7 @@ from journal.records.shards import shards_of
 from journal.shards.finding import find_shards
 from journal.shards.whole_reader import WholeReader, settle
 from sos_client.command.output import note, remark
+from sos_client.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+_MOMENTS_SHOWN: Final = 4
 _PATIENCE_SECONDS: Final = 2.0  # a service that is started again is back sooner
 
 
@@ -228,8 +231,8 @@ async def check_one_journal(access: Access, volume: str) -> None:
         volume, servers=access.servers, directory=access.directory, surroundings=access.surroundings
     )
     if shards:
-        names = ", ".join(shard.name for shard in shards)
-        message = f"{volume} is spread over {len(shards)} shards, and this is about one of them: say which: {names}"
+        message = f"{volume} is spread over {len(shards)} shards, each with a log and members of its own, and this is"
+        message += f" about one of them: name it instead: {shards[0].name} to {shards[-1].name}"
         raise refused(JournalCode.BAD_REQUEST, message, shards=len(shards))
 
 
@@ -246,21 +249,44 @@ async def _shards_instead(access: Access, volume: str, error: JournalError) -> t
 
 
 async def in_each_journal(
-    access: Access, location: Location, run: Callable[[Location], Awaitable[Result]]
+    access: Access, location: Location, run: Callable[[Location], Awaitable[Result]], *, heading: bool = False
 ) -> list[Result]:
-    """`run`, which opens the log of one journal, for the volume; if it is spread, for each shard, HOME first."""
+    """`run`, which opens the log of one journal, for the volume; if it is spread, for each shard, HOME first.
+
+    `heading`: with the shard's name as a line before what it prints.
+    """
     try:
         return [await run(location)]
     except JournalError as error:
         count = error.fields.get("shards")
         if not isinstance(count, int):
             raise
-    return [await run(replace(location, volume=shard.name)) for shard in shards_of(location.volume, count)]
+    found = []
+    for shard in shards_of(location.volume, count):
+        if heading:
+            click.echo(click.style(printable(shard.name), bold=True))
+        found.append(await run(replace(location, volume=shard.name)))
+    return found
+
+
+def as_of_text(moments: Mapping[str, int]) -> str:
+    """What an answer from the log is as of: an LSN; where the volume is spread, those of some shards, by name."""
+    if len(moments) == 1:
+        return f"LSN {next(iter(moments.values()))}"
+    shown = [f"LSN {lsn} of {name}" for name, lsn in [*moments.items()][:_MOMENTS_SHOWN]]
+    left = len(moments) - len(shown)
+    return ", ".join(shown) + (f", and so on in {left} more" if left else "")
+
+
+def as_of_json(moments: Mapping[str, int]) -> dict[str, object]:
+    """The same for programs, beside the field `lsn`, which is HOME's."""
+    return {"moments": dict(moments)} if len(moments) > 1 else {}
 
 
 def read_from(reader: VolumeReader) -> list[str]:
     """The addresses and directories that a log is read from."""
-    return [copy.label for copy in reader.copies if copy.label not in reader.problems]
+    labels = [one.label for part in reader.journals for one in part.copies if one.label not in part.problems]
+    return list(dict.fromkeys(labels))
 
 
 def _say_source(what: str, places: Sequence[str], access: Access) -> None:

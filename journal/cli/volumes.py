@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -10,13 +10,15 @@ import trio
 
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, Style, access_options, style_options
-from journal.cli.views import check_one_journal, log_access, open_service
+from journal.cli.views import log_access, open_service
 from journal.copies.copies import open_member_copy
 from journal.copies.volume_listing import KeptVolume, find_volumes
 from journal.copies.volume_reader import open_reader
 from journal.errors import ConversationError, JournalCode, JournalError, refused
+from journal.records.shards import HOME, parse_shard, shards_of
+from journal.shards.finding import find_shards
 from journal.takeover.owner_board import ServerBoard
-from journal.takeover.volume_removal import remove_volume, stock_of
+from journal.takeover.volume_removal import Removal, remove_volume, stock_of
 from sos_client.command.output import count_text, duration_text, note, print_json, print_table, progress, size_text
 from sos_client.command.running import finish, run_async
 from sos_client.printable import printable
@@ -24,8 +26,10 @@ from sos_client.serving.event_log import EventLog, Level
 from sos_client.wire.errors import ErrorCode, ExitCode, RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from journal.records.location import Location
-    from journal.takeover.volume_removal import Removal, Stock
+    from journal.takeover.volume_removal import Stock
 
 _SERVED_SECONDS: Final = 1.5
 """A service that has the volume says so sooner."""
@@ -67,10 +71,10 @@ async def _list(style: Style, access: Access) -> None:
         hidden = count_text(len(listing.unreadable), "namespace")
         note(f"{hidden} may not be read with this token, and may have volumes, too")
     rows = []
-    for volume in listing.volumes:
-        served = await _last_served(volume.name, volume.servers, access)
+    for volume in as_volumes(listing.volumes):
+        served = ",".join([await _last_served(one.name, one.servers, access) or "-" for one in volume.journals])
         if style.json:
-            print_json(_as_json(volume, served))
+            print_json(_as_json(volume, "" if served == "-" else served))
         rows.append(_row(volume, served, asked=len(access.servers)))
     if not style.json:
         print_table(("VOLUME", "SERVERS", "STORED", "EPOCH", "LAST SERVED AT"), rows, right=(2, 3))
@@ -83,19 +87,52 @@ def _why_silent(error: Exception) -> str:
     return str(error)
 
 
-def _row(volume: KeptVolume, served: str, *, asked: int) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedVolume:
+    """A volume as its user knows it: one journal, or all shards of one that is spread, in order."""
+
+    name: str
+    journals: tuple[KeptVolume, ...]
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(server for one in self.journals for server in one.servers))
+
+    @property
+    def stored_bytes(self) -> int:
+        return sum(one.stored_bytes for one in self.journals)
+
+
+def as_volumes(kept: Sequence[KeptVolume]) -> list[ListedVolume]:
+    """Shards of which all are there become one; what is left of others is listed by its names."""
+    by_name = {one.name: one for one in kept}
+    found: list[ListedVolume] = []
+    for one in kept:
+        shard = parse_shard(one.name)
+        names = [each.name for each in shards_of(shard.volume, shard.count)] if shard else [one.name]
+        if shard is None or not by_name.keys() >= set(names):
+            found.append(ListedVolume(name=one.name, journals=(one,)))
+        elif shard.index == HOME:
+            found.append(ListedVolume(name=shard.volume, journals=tuple(by_name[name] for name in names)))
+    return sorted(found, key=lambda volume: volume.name)
+
+
+def _row(volume: ListedVolume, served: str, *, asked: int) -> tuple[str, ...]:
+    shards = f" ({len(volume.journals)} shards)" if len(volume.journals) > 1 else ""
     having = f"{len(volume.servers)} of {asked}"
-    stored = size_text(volume.stored_bytes)
-    return printable(volume.name), having, stored, str(volume.epoch), printable(served) or "-"
+    epochs = ",".join(str(one.epoch) for one in volume.journals)
+    return f"{printable(volume.name)}{shards}", having, size_text(volume.stored_bytes), epochs, printable(served)
 
 
-def _as_json(volume: KeptVolume, served: str) -> dict[str, object]:
+def _as_json(volume: ListedVolume, served: str) -> dict[str, object]:
+    """The epoch of a volume that is spread is HOME's."""
     return {
         "volume": volume.name,
         "servers": list(volume.servers),
         "stored_bytes": volume.stored_bytes,
-        "epoch": volume.epoch,
+        "epoch": volume.journals[HOME].epoch,
         "last_served_at": served or None,
+        **({"shards": [one.name for one in volume.journals]} if len(volume.journals) > 1 else {}),
     }
 
 
@@ -140,25 +177,41 @@ async def _drop(location: Location, options: tuple[bool, bool], style: Style, ac
     volume, access = location.volume, await log_access(access, location.volume)
     if not access.servers:
         raise refused(JournalCode.BAD_REQUEST, "a directory is deleted with rm: name the servers with --servers")
-    await check_one_journal(access, volume)
-    stock = await stock_of(volume, access.servers, surroundings=access.surroundings)
-    left = await _members_not_named(volume, access)
+    stocks = await _stocks(volume, access)
+    left = sorted({address for journal in stocks for address in await _members_not_named(journal, access)})
     for address in left:
         note(f"warning: {address} is a member, too, and was not named: it keeps its copy")
-    served = await _last_served(volume, tuple(one.server for one in stock), access)
-    if served and await _is_served(volume, served, access):
-        raise refused(
-            JournalCode.CHANGED, f"volume {volume} is served at {served}: stop that service first (and its standbys)"
-        )
+    for journal, stock in stocks.items():
+        served = await _last_served(journal, tuple(one.server for one in stock), access)
+        if served and await _is_served(journal, served, access):
+            message = f"volume {journal} is served at {served}: stop that service first (and its standbys)"
+            raise refused(JournalCode.CHANGED, message)
+    every = [one for stock in stocks.values() for one in stock]
     if dry_run:
-        _report(volume, stock, None, style)
+        _report(volume, every, None, style)
         return
     if not yes:
-        _ask(volume, stock)
-    with progress("deleting", sum(one.stored_bytes for one in stock)) as bar:
-        removal = await remove_volume(volume, access.servers, surroundings=access.surroundings, progress=bar.advance)
-    _report(volume, stock, removal, style)
+        _ask(volume, every)
+    removal = Removal()
+    with progress("deleting", sum(one.stored_bytes for one in every)) as bar:
+        for journal in stocks:
+            done = await remove_volume(journal, access.servers, surroundings=access.surroundings, progress=bar.advance)
+            removal.add(done)
+    _report(volume, every, removal, style)
     finish(ExitCode.WARNING if removal.kept or left else ExitCode.DONE)
+
+
+async def _stocks(volume: str, access: Access) -> dict[str, list[Stock]]:
+    """Of each journal, HOME last: as long as that is there, the volume can be found, and dropped to its end."""
+    shards = await find_shards(volume, servers=access.servers, directory=None, surroundings=access.surroundings)
+    stocks = {}
+    for name in [shard.name for shard in reversed(shards)] or [volume]:
+        try:
+            stocks[name] = await stock_of(name, access.servers, surroundings=access.surroundings)
+        except JournalError as error:
+            if error.code is not JournalCode.VOLUME_NOT_FOUND or name in (volume, *(one.name for one in shards[:1])):
+                raise
+    return stocks
 
 
 async def _members_not_named(volume: str, access: Access) -> list[str]:
@@ -205,7 +258,7 @@ def _ask(volume: str, stock: list[Stock]) -> None:
 
 def _told(volume: str, stock: list[Stock]) -> str:
     objects, size = sum(one.objects for one in stock), sum(one.stored_bytes for one in stock)
-    where = ", ".join(one.server for one in stock)
+    where = ", ".join(dict.fromkeys(one.server for one in stock))
     return printable(f"volume {volume}: {count_text(objects, 'object')}, {size_text(size)} on {where}")
 
 
@@ -215,7 +268,7 @@ def _report(volume: str, stock: list[Stock], removal: Removal | None, style: Sty
             {
                 "volume": volume,
                 "dry_run": removal is None,
-                "servers": [one.server for one in stock],
+                "servers": list(dict.fromkeys(one.server for one in stock)),
                 "objects": sum(one.objects for one in stock) if removal is None else removal.objects,
                 "bytes": sum(one.stored_bytes for one in stock) if removal is None else removal.stored_bytes,
                 "kept_objects": 0 if removal is None else sum(removal.kept.values()),

@@ -12,10 +12,12 @@ from prometheus_client import CollectorRegistry
 
 from journal.cli.locations import LocationType
 from journal.cli.options import Access, access_options
-from journal.cli.views import LogView, check_one_journal, log_access
+from journal.cli.views import LogView, log_access
 from journal.copies.copies import open_member_copy
 from journal.errors import JournalCode, refused
+from journal.shards.finding import find_shards
 from journal.web.servers_source import ServersSource
+from journal.web.servers_watch import ServersWatch
 from sos_client.command.running import run_async
 from sos_client.net.addresses import Address, parse_address
 from sos_client.serving.access import AccessRules
@@ -55,7 +57,12 @@ async def _web(volume: str, address: Address, access: Access) -> None:
     access = await log_access(access, volume)
     if not access.servers:
         raise refused(JournalCode.BAD_REQUEST, "say where the servers are: --servers HOST:PORT,HOST:PORT,…")
-    await check_one_journal(access, volume)
+    shards = await find_shards(volume, servers=access.servers, directory=None, surroundings=access.surroundings)
+
+    def watch(journal: str) -> ServersWatch:
+        shown = access.to_servers
+        opening = partial(open_member_copy, volume=journal, token=shown.token, tls=shown.tls, insecure=shown.insecure)
+        return ServersWatch(journal, access.servers, open_copy=opening)
 
     def view_of(reader: VolumeReader, image: Image) -> LogView:
         return LogView(reader, image)
@@ -63,14 +70,8 @@ async def _web(volume: str, address: Address, access: Access) -> None:
     servers = ",".join(access.servers)
     source = ServersSource(
         volume,
-        access.servers,
-        open_copy=partial(
-            open_member_copy,
-            volume=volume,
-            token=access.to_servers.token,
-            tls=access.to_servers.tls,
-            insecure=access.to_servers.insecure,
-        ),
+        [watch(shard.name) for shard in shards] or [watch(volume)],
+        shards=shards,
         view_of=view_of,
         address=servers,
         place=f"--servers {shlex.quote(servers)}",

@@ -22,6 +22,7 @@ from journal.records.chain_rules import lost
 from journal.records.change import CONTENT_KINDS, content_path, decode_change
 from journal.records.moments import AtBatch, AtLsn, AtTime
 from journal.records.record import PAYLOAD_BYTES_MAX, Lsn
+from journal.records.shards import HOME, parse_shard
 from sos_client.serving.interpreter import without_collecting
 
 if TYPE_CHECKING:
@@ -198,9 +199,11 @@ class VolumeReader:
             return moved
         if not mine:
             where = f"{path}, above it or below it," if path else "/"
-            raise refused(
-                JournalCode.NOT_FOUND, f"no query at {where} has committed batch {batch} in the time that is kept"
-            )
+            message = f"no query at {where} has committed batch {batch} in the time that is kept"
+            shard = parse_shard(self.volume)
+            if shard is not None and shard.index != HOME:
+                message += f"; this shard never has commits: say {shard.volume}, which knows batches, or an LSN or time"
+            raise refused(JournalCode.NOT_FOUND, message)
         queries = ", ".join(sorted(mine))
         raise refused(JournalCode.BAD_REQUEST, f"several queries have a batch {batch}: say which of {queries}")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from journal.checkpoint.checks import Diagnosis, diagnose, wanted_contents
 from journal.checkpoint.layout import LOG_BYTES_MAX, arrange, find_checkpoints
 from journal.files.plain_directory import ContentSource, PlannedFile
+from journal.records.shards import parse_shard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,7 +23,11 @@ class TreeView(ContentSource, Protocol):
 
 
 async def diagnoses(view: TreeView, volume: str, path: str) -> dict[str, Diagnosis]:
-    """Each checkpoint at or below a path of this volume, with what is wrong with it."""
+    """Each checkpoint at or below a path of this volume, with what is wrong with it.
+
+    Where the volume is a shard by its name, only the state that belongs there is missed.
+    """
+    shard = parse_shard(volume)
     statuses = [status async for status in view.walk(path) if not status.is_directory]
     found = {}
     for root in find_checkpoints(status.path for status in statuses):
@@ -34,8 +39,8 @@ async def diagnoses(view: TreeView, volume: str, path: str) -> dict[str, Diagnos
             for name in wanted_contents(checkpoint)
             if checkpoint.files[name].size <= LOG_BYTES_MAX
         ]
-        home = f"sos://{volume}/{root}".removesuffix("/")
-        found[root] = diagnose(checkpoint, await _contents(view, wanted), home=home)
+        home = f"sos://{shard.volume if shard else volume}/{root}".removesuffix("/")
+        found[root] = diagnose(checkpoint, await _contents(view, wanted), home=home, shard=shard)
     return found
 
 

@@ -14,6 +14,7 @@ import trio
 
 from journal.errors import JournalCode, JournalError, journal_error
 from journal.records.shards import parse_shard
+from journal.service.siblings import Siblings
 from journal.takeover.owner_board import GIVEN_BACK
 from journal.volume import ServedVolume
 from sos_client.retry import RetryPolicy
@@ -272,18 +273,21 @@ class VolumeKeeper:
 class VolumeKeepers:
     """All volumes of a service, as the sessions see them."""
 
-    def __init__(self, keepers: Iterable[VolumeKeeper]) -> None:
+    def __init__(self, keepers: Iterable[VolumeKeeper], *, board: OwnerBoard) -> None:
         self._keepers = {keeper.name: keeper for keeper in keepers}
+        self.siblings = Siblings(self._keepers, board)
 
     async def settle(self, name: str) -> None:
         if name in self._keepers:
             await self._keepers[name].settle()
+        elif self.siblings.is_sibling(name):
+            await self.siblings.look_up(name)
 
     def owned(self, name: str) -> ServedVolume:
         keeper = self._keepers.get(name)
-        if keeper is None:
-            raise self._not_here(name[:128])
-        return keeper.owned()
+        if keeper is not None:
+            return keeper.owned()
+        raise self.siblings.elsewhere(name) if self.siblings.is_sibling(name) else self._not_here(name[:128])
 
     def _not_here(self, name: str) -> JournalError:
         """With the number of its shards, if it is spread and one of them is here: the client asks for these then."""

@@ -70,6 +70,7 @@ class RunningService:
         self._log = log
         self._open_volume = open_volume
         self.keepers: list[VolumeKeeper] = []
+        self.volumes: VolumeKeepers
         self.port = FilePort(
             settings.listen,
             self._volumes,
@@ -102,7 +103,8 @@ class RunningService:
             )
             for name in settings.volumes
         ]
-        return VolumeKeepers(self.keepers)
+        self.volumes = VolumeKeepers(self.keepers, board=board)
+        return self.volumes
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve until `stop`. Calls `ready` when every volume is settled; raises why one can never be."""

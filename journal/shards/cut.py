@@ -102,9 +102,9 @@ async def cut_of(reader: VolumeReader, era: Era) -> Lsn:
     return end
 
 
-async def state_files(reader: VolumeReader) -> AsyncGenerator[tuple[str, StateFile], None]:
-    """Every file of a state store that the log has, with its query."""
-    async for _, query, state in _state_records(reader, reader.chain.links[0].start, reader.acknowledged_lsn):
+async def state_files(reader: VolumeReader, end: int) -> AsyncGenerator[tuple[str, StateFile], None]:
+    """Every file of a state store that the log has up to there, with its query."""
+    async for _, query, state in _state_records(reader, reader.chain.links[0].start, end):
         yield query, state
 
 

@@ -17,7 +17,7 @@ from journal.errors import JournalCode, refused
 from journal.image import nodes
 from journal.records.moments import AtBatch, AtLsn
 from journal.records.paths import parent_of
-from journal.records.record import Kind
+from journal.records.record import Kind, Lsn
 from journal.records.shards import HOME, is_in_partition, operator_directory, shard_of
 from journal.shards.cut import cut_of, era_of, state_files
 
@@ -66,23 +66,38 @@ class WholeReader(VolumeReader):
         image = await super().image(moment, path=path)
         era = await era_of(self, image, path, moment.batch) if isinstance(moment, AtBatch) else None
         cuts: dict[str, int] = {self.readers[HOME].volume: image.lsn}
+        for reader in self.readers[HOME + 1 :]:
+            lsn = await reader.lsn_of(moment) if era is None else await cut_of(reader, era)
+            await check_moment(reader, moment, lsn)
+            cuts[reader.volume] = lsn
+        return await self._joined(image, cuts)
+
+    async def image_of(self, cuts: Mapping[str, int]) -> Image:
+        """As of what `moments_of` has said of another image."""
+        return await self._joined(await self.image_at(Lsn(cuts[self.readers[HOME].volume])), cuts)
+
+    async def _joined(self, image: Image, cuts: Mapping[str, int]) -> Image:
+        """HOME's image, with what the others have of partitions."""
+        known = {self.readers[HOME].volume: int(image.lsn)}
         for index, reader in enumerate(self.readers):
             if index != HOME:
-                lsn = await reader.lsn_of(moment) if era is None else await cut_of(reader, era)
-                part = await reader.image_at(lsn)
-                await check_moment(reader, moment, part.lsn)
-                cuts[reader.volume] = part.lsn
+                part = await reader.image_at(Lsn(cuts[reader.volume]))
+                known[reader.volume] = part.lsn
                 _join(image, part, index, len(self.readers))
-        self._cuts[image] = cuts
+        self._cuts[image] = known
         return image
 
-    async def count_state(self, batches: Sequence[Batch]) -> None:
-        """Add the state files that the other shards have of these batches, whose records are HOME's."""
+    async def count_state(self, batches: Sequence[Batch], moments: Mapping[str, int] | None = None) -> None:
+        """Add the state files that the other shards have of these batches, whose records are HOME's.
+
+        `moments`: only what was there then.
+        """
+        ends = moments or {}
         by_version = {(batch.query, batch.number + 1): batch for batch in batches if batch.committed_lsn is not None}
         paths: dict[tuple[str, int], set[str]] = {}
         for index, reader in enumerate(self.readers):
             if index != HOME:
-                async for query, state in state_files(reader):
+                async for query, state in state_files(reader, ends.get(reader.volume, reader.acknowledged_lsn)):
                     if (query, state.version) in by_version:
                         paths.setdefault((query, state.version), set()).add(state.path)
         for key, found in paths.items():

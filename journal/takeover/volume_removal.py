@@ -41,6 +41,14 @@ class Removal:
     """By server: objects that it keeps for now, and may delete after `seconds`."""
     seconds: int = 0
 
+    def add(self, other: Removal) -> None:
+        """Of another journal of the same volume."""
+        self.servers = list(dict.fromkeys([*self.servers, *other.servers]))
+        self.objects += other.objects
+        self.stored_bytes += other.stored_bytes
+        self.kept = {server: self.kept.get(server, 0) + other.kept.get(server, 0) for server in self.kept | other.kept}
+        self.seconds = max(self.seconds, other.seconds)
+
 
 @dataclass(slots=True, kw_only=True)
 class Stock:

@@ -10,6 +10,7 @@ import trio
 
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalError
+from journal.records.shards import parse_shard
 from journal.web.outlook import Quorum, outlook
 from sos_client.web.sampling import LogPace, Since
 from sos_client.wire.errors import SosError
@@ -57,9 +58,10 @@ class OwnedVolumeStatus:
         self.journal = journal
         self.place = place
         self.is_busy = is_busy
-        self.view = OwnedView(journal)
+        self._view = OwnedView(journal)
         self.pace = LogPace()
         self._since = Since()
+        self._shard = parse_shard(journal.name)
 
     @property
     def volume(self) -> str:
@@ -68,6 +70,10 @@ class OwnedVolumeStatus:
     @property
     def image(self) -> Image:
         return self.journal.acknowledged
+
+    async def whole(self) -> tuple[Image, OwnedView]:
+        await trio.lowlevel.checkpoint()
+        return self.image, self._view
 
     @asynccontextmanager
     async def reader(self) -> AsyncIterator[VolumeReader]:
@@ -115,6 +121,7 @@ class OwnedVolumeStatus:
         grown = self.pace.bytes_per_day(now)
         return {
             "volume": journal.name,
+            **({} if self._shard is None else {"shard_of": self._shard.volume}),
             "owned": True,
             "outlook": self.outlook().as_json(),
             "epoch": journal.epoch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from contextlib import suppress
@@ -13,6 +14,7 @@ import trio
 from journal.errors import JournalCode
 from journal.gateway.metrics import BUCKETS_SECONDS
 from journal.gateway.wire.messages import FileMessageType
+from journal.records.shards import parse_shard
 from journal.web.outlook import BAD, DOUBTFUL, unknown
 from journal.web.owned_volume import OwnedVolumeStatus
 from journal.web.volume_details import VolumeDetails
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from journal.gateway.metrics import GatewayMetrics
     from journal.owner.journal import Journal
     from journal.service.keeper import VolumeKeeper
+    from journal.service.siblings import Siblings
     from sos_client.serving.event_log import EventLog
     from sos_client.web.status_source import ViewerSight
 
@@ -46,11 +49,12 @@ class ServiceSource:
         log: EventLog,
         *,
         address: str,
-        place: str,
+        reachable: str,
+        siblings: Siblings,
         directory: Path,
         connectors: Callable[[], dict[str, Any] | None] = lambda: None,
     ) -> None:
-        """`address`: where files are served. `place`: the options of the tool that lead here.
+        """`address`: where files are served. `reachable`: the same for a command that is copied.
 
         `connectors`: what a listener beside this service says of its streams, as JSON; None: there is none.
         """
@@ -58,7 +62,8 @@ class ServiceSource:
         self._metrics = metrics
         self._log = log
         self._address = address
-        self._place = place
+        self._reachable = reachable
+        self._siblings = siblings
         self._directory = directory
         self._connectors = connectors
         self._started_ms = _now_ms()
@@ -112,7 +117,7 @@ class ServiceSource:
                 self._statuses.pop(name, None)
                 self._details.pop(name, None)
             elif known is None or known.journal is not volume:
-                status = OwnedVolumeStatus(volume, place=self._place, is_busy=self._is_busy)
+                status = OwnedVolumeStatus(volume, place=place_of([self._reachable]), is_busy=self._is_busy)
                 status.take(time.time())
                 self._statuses[name], self._details[name] = status, VolumeDetails(status)
         return list(self._statuses.values())
@@ -195,6 +200,9 @@ class ServiceSource:
         if report != self._report:
             self._report = report
             self._reports += 1
+        for name, status in list(self._statuses.items()):
+            if parse_shard(name) is not None:  # commands are about the whole volume, and need all its services
+                status.place = place_of(await self._siblings.addresses(name, self._reachable))
         for details in list(self._details.values()):
             await details.refresh()
 
@@ -216,6 +224,11 @@ class ServiceSource:
             if why is not None:
                 return f"one of {len(owned)} volumes cannot be written now: {why}" if len(owned) > 1 else why
         return None
+
+
+def place_of(addresses: Sequence[str]) -> str:
+    """The options of `sos-journal` that lead to services."""
+    return f"--service {shlex.quote(','.join(addresses))}"
 
 
 def shortened(report: dict[str, Any] | None) -> dict[str, object] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import shlex
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,8 @@ async def serve_web(
         service.port.metrics,
         log,
         address=address,
-        place=f"--service {shlex.quote(settings.advertise or reachable(service.port.listener.address))}",
+        reachable=settings.advertise or reachable(service.port.listener.address),
+        siblings=service.volumes.siblings,
         directory=settings.directory,
         connectors=connectors,
     )

@@ -22,6 +22,7 @@ from journal.files.diagnosing import diagnoses
 from journal.image import nodes
 from journal.owner.query_facts import BatchTimes, StateSize, batches_of, find_queries, state_of
 from journal.records.paths import join
+from journal.records.shards import parse_shard
 from journal.web.log_past import LogPast
 
 if TYPE_CHECKING:
@@ -54,11 +55,10 @@ class VolumeSource(Protocol):
 
     @property
     def image(self) -> Image:
-        """As it is now. Not to be kept over a wait."""
+        """As it is now; of a volume that is spread, what HOME has. Not to be kept over a wait."""
 
-    @property
-    def view(self) -> TreeView:
-        """The same with content."""
+    async def whole(self) -> tuple[Image, TreeView]:
+        """The same with content; where the volume is spread, with the state of all shards. JournalError."""
 
     @property
     def place(self) -> str:
@@ -126,7 +126,12 @@ class VolumeDetails:
     async def _look_through(self, root: str, details: QueryDetails) -> None:
         """All files of a query, within a bounded time."""
         details.looked_at = trio.current_time()
-        image, volume = self._source.image, self._source.volume
+        volume = self._source.volume
+        try:
+            image, view = await self._source.whole()
+        except JournalError as error:
+            _LOG.info("not looked through: %s: %s", root, error)
+            return
         node = nodes.find(image.tree.root, root)
         if not isinstance(node, nodes.Directory) or _is_larger(node, FILES_MAX):
             advice = f"sos-journal doctor sos://{volume}/{root}"
@@ -136,26 +141,14 @@ class VolumeDetails:
         details.files, details.bytes = len(statuses), sum(status.size for status in statuses)
         with trio.move_on_after(LOOK_THROUGH_SECONDS_MAX):
             try:
-                operators = await self._operators(root, [status.path for status in statuses])
+                operators = await _operators(view, root, [status.path for status in statuses])
                 details.state = state_of(root, statuses, operators)
-                found = await diagnoses(self._source.view, volume, root)
+                found = await diagnoses(view, volume, root)
             except JournalError as error:  # such as a file that Spark has purged meanwhile: the next look finds others
                 _LOG.debug("not looked through: %s: %s", root, error)
                 return
             if root in found:
                 details.verdict = verdict_of(found[root])
-
-    async def _operators(self, root: str, paths: list[str]) -> Mapping[int, OperatorStores]:
-        prefix = f"{root}/" if root else ""
-        found: dict[int, OperatorStores] = {}
-        for path in operator_paths((path[len(prefix) :] for path in paths), batch=None):
-            data = b"".join([piece async for piece in self._source.view.read(join(root, path))])
-            try:
-                described = parse_operator(data)
-            except LogFormatError:
-                continue
-            found[described.operator] = described
-        return found
 
     # ---- what is shown
 
@@ -208,9 +201,11 @@ class VolumeDetails:
         }
 
     def _commands(self, root: str) -> dict[str, str]:
-        """To be copied; `{N}` stands for the batch."""
-        location = f"sos://{self._source.volume}/{root}".removesuffix("/")
-        name = root.rpartition("/")[2] or self._source.volume
+        """To be copied; `{N}` stands for the batch. They are about the whole volume, also where this is a shard's."""
+        shard = parse_shard(self._source.volume)
+        volume = shard.volume if shard else self._source.volume
+        location = f"sos://{volume}/{root}".removesuffix("/")
+        name = root.rpartition("/")[2] or volume
         fork = f"{location}-batch-NUMBER" if root else f"{location}/fork-batch-NUMBER"
         words = {
             "fork": ["sos-journal", "fork", location, fork, "--at", "batch:NUMBER"],
@@ -218,6 +213,19 @@ class VolumeDetails:
             "files": ["sos-journal", "ls", location, "--at", "batch:NUMBER"],
         }
         return {verb: f"{shlex.join(line)} {self._source.place}" for verb, line in words.items()}
+
+
+async def _operators(view: TreeView, root: str, paths: list[str]) -> Mapping[int, OperatorStores]:
+    prefix = f"{root}/" if root else ""
+    found: dict[int, OperatorStores] = {}
+    for path in operator_paths((path[len(prefix) :] for path in paths), batch=None):
+        data = b"".join([piece async for piece in view.read(join(root, path))])
+        try:
+            described = parse_operator(data)
+        except LogFormatError:
+            continue
+        found[described.operator] = described
+    return found
 
 
 def lengths_chart(committed: list[BatchTimes]) -> list[list[int]]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from journal.checkpoint.checks import Diagnosis, diagnose, wanted_contents
 from journal.checkpoint.layout import arrange
 from journal.volume import FileStatus
 from sos_client.wire.checksum import crc32c
+
+if TYPE_CHECKING:
+    from journal.records.shards import Shard
 
 Kind = Literal["none", "hdfs", "rocksdb", "changelog", "changelog2"]
 QUERY_ID = "1b8f9fd1-35c1-4f86-b703-17214bea40b1"
@@ -73,10 +76,10 @@ def rocksdb_zip(ssts: dict[str, int]) -> bytes:
     return packed.getvalue()
 
 
-def examine(files: dict[str, bytes]) -> Diagnosis:
+def examine(files: dict[str, bytes], shard: Shard | None = None) -> Diagnosis:
     statuses = [
         FileStatus(path=f"q/{path}", is_directory=False, size=len(data), modified_ms=1, crc=crc32c(data))
         for path, data in files.items()
     ]
     found = arrange("q", statuses)
-    return diagnose(found, {path: files[path] for path in wanted_contents(found)}, home="sos://v/q")
+    return diagnose(found, {path: files[path] for path in wanted_contents(found)}, home="sos://v/q", shard=shard)

@@ -160,7 +160,8 @@ async def serve_volume(
     board = ServerBoard(servers=plan.servers, address=address, log=log, dial=dial)
     answers, standby = partial(is_alive, dial=dial), plan.standby == host.name
     keeper = VolumeKeeper(VOLUME, open_volume=open_one, board=board, is_alive=answers, log=log, standby=standby)
-    gateway = _gateway(world, keeper, log, tokens or AccessRules(None), identity=chance.randbytes(16))
+    volumes = VolumeKeepers([keeper], board=board)
+    gateway = _gateway(world, volumes, log, tokens or AccessRules(None), identity=chance.randbytes(16))
     if tokens is not None:
         tokens.on_reload = lambda: gateway.reload_access(world.wall_clock())
     await _serve_until_stopped(host, gateway, keeper, world.network.listen(address), stop_first)
@@ -206,10 +207,10 @@ async def accept_all(
             nursery.start_soon(talk, await listener.accept())
 
 
-def _gateway(world: World, keeper: VolumeKeeper, log: EventLog, access: AccessRules, *, identity: bytes) -> Gateway:
+def _gateway(world: World, volumes: VolumeKeepers, log: EventLog, access: AccessRules, *, identity: bytes) -> Gateway:
     return Gateway(
         GatewaySurroundings(
-            volumes=VolumeKeepers([keeper]),
+            volumes=volumes,
             access=access,
             log=log,
             metrics=GatewayMetrics(),

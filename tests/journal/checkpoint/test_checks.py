@@ -22,6 +22,7 @@ from journal.checkpoint.layout import (
 from journal.checkpoint.operator_metadata import parse_operator
 from journal.checkpoint.state_checks import sst_files
 from journal.records.change import Change, DeleteChange, PutChange, RenameChange
+from journal.records.shards import shards_of
 from tests.journal.checkpoints import QUERY_ID, Kind, checkpoint, commit, examine, offsets, rocksdb_zip, unique_id
 from tests.journal.histories import History
 
@@ -74,6 +75,21 @@ def test_a_missing_partition_is_seen() -> None:
     assert "operator 0, partition 1: there are no state files at all" in diagnosis.findings[0].what
     assert diagnosis.resumable is None
     assert "no batch here" in diagnosis.findings[0].advice
+
+
+def test_of_one_shard_only_the_state_that_belongs_there_is_missed() -> None:
+    files = checkpoint("hdfs")
+    for shard in shards_of("payments", 2):
+        other = f"state/0/{1 - shard.index}/"
+        mine = {path: data for path, data in files.items() if not path.startswith(other)}
+        whole = examine(mine, shard)
+        assert [(one.severity, one.what) for one in whole.findings] == [
+            (Severity.NOTE, f"only shard {shard.index} of 2 was looked at: 1 of 2 state stores")
+        ]
+        assert whole.resumable == whole.last_committed
+        del mine[f"state/0/{shard.index}/2.delta"]
+        assert examine(mine, shard).severity is Severity.FAILURE
+        assert examine(mine, shard).resumable == 0
 
 
 def test_a_file_of_a_failed_attempt_does_not_count() -> None:

@@ -10,75 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from journal.checkpoint.layout import state_file_of
-from journal.gateway.client.opening import open_whole_volume
-from journal.gateway.client.sharded_volume import ShardedVolume
-from journal.volume import PathClaim
-from tests.journal.checkpoints import checkpoint
 from tests.journal.cli.conftest import Cli
 from tests.journal.cli.servers import process
+from tests.journal.cli.shards import BATCHES, NAMES, Shards, files_up_to, place, write
 from tests.system.service_process import children_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from click.testing import Result
-
-OVER = PathClaim(application="app-over", start_time=1_790_000_000_000)
-BATCHES = 5
-NAMES = ["payments.shard-0-of-2", "payments.shard-1-of-2"]
-
-
-def place(name: str) -> tuple[int, int]:
-    """As Spark writes: batch after batch, the plan first, then the state, the commit last."""
-    last = name.rpartition("/")[2].split(".")[0]
-    number = int(last) if last.isdecimal() else -1
-    if name.startswith("state/") and number >= 0:
-        return number - 1, 1
-    return number, 2 if name.startswith("commits/") else 0
-
-
-def files_up_to(batch: int, run: bytes = b"") -> dict[str, bytes]:
-    """What the checkpoint has right after a batch was committed; what `run` wrote can be told apart."""
-    files = sorted(checkpoint("hdfs", batches=BATCHES).items(), key=lambda item: place(item[0]))
-    kept = {name: data for name, data in files if place(name) <= (batch, 2)}
-    return {name: data + run if is_state(name) and not name.endswith("crc") else data for name, data in kept.items()}
-
-
-def is_state(name: str) -> bool:
-    return state_file_of(name.removesuffix(".crc")) is not None
-
-
-async def write(services: str, files: dict[str, bytes]) -> None:
-    async with open_whole_volume(services.split(","), "payments") as volume:
-        assert isinstance(volume, ShardedVolume)
-        await volume.claim("q", OVER, operation=volume.new_operation())
-        for name, data in files.items():
-            await volume.put(f"q/{name}", data, overwrite=False, operation=volume.new_operation(), claim=OVER)
-
-
-class Shards:
-    """A volume of two shards on one server, whose services are supervised by one command."""
-
-    def __init__(self, root: Path, server: str, services: str, supervisor: int) -> None:
-        self.root, self.server, self.services, self.supervisor = root, server, services, supervisor
-        self.cli = Cli(root)
-
-    def at_server(self, *arguments: str) -> Result:
-        return self.cli(*arguments, "--servers", self.server)
-
-    def at_services(self, *arguments: str) -> Result:
-        return self.cli(*arguments, "--service", self.services)
-
-    def at_both(self, *arguments: str) -> Result:
-        return self.at_server(*arguments, "--service", self.services)
-
-    def restored(self, name: str, *arguments: str, path: str = "q") -> dict[str, bytes]:
-        target = self.root / name
-        result = self.at_server("restore", f"sos://payments/{path}", str(target), *arguments)
-        assert result.exit_code == 0, result.output
-        return {str(f.relative_to(target)): f.read_bytes() for f in target.rglob("*") if f.is_file()}
 
 
 @pytest.fixture
@@ -105,8 +44,12 @@ def test_it_looks_like_one_volume(shards: Shards) -> None:
         assert look("doctor", "sos://payments/q").exit_code == 0
     status = shards.at_server("status", "payments", "--json")
     assert status.exit_code == 0, status.output
-    assert [json.loads(line)["volume"] for line in status.stdout.splitlines()] == NAMES
-    assert "spread over 2 shards: OK" in shards.at_server("status", "payments").stdout
+    (found,) = [json.loads(line) for line in status.stdout.splitlines()]
+    assert (found["volume"], found["verdict"], found["files"]) == ("payments", "OK", len(files))
+    assert [one["volume"] for one in found["shards"]] == NAMES
+    shown = shards.at_server("status", "payments").stdout
+    assert "payments, spread over 2 shards" in shown
+    assert shown.count("verdict ") == 1
     verified = shards.at_server("verify", "payments", "--spark", "--restore")
     assert verified.exit_code == 0, verified.output
     assert f"restored {len(files)} files" in verified.stdout
@@ -170,18 +113,104 @@ def test_a_backup_has_all_shards(shards: Shards) -> None:
 
 
 def test_what_is_of_one_journal_says_so(shards: Shards) -> None:
-    for verb in (["repair"], ["volumes", "drop", "--dry-run"], ["web"]):
-        assert NAMES[1] in str(shards.at_server(*verb, "payments").exception)
-    for verb in (["log"], ["members", "show"], ["du"]):
+    for verb in (["log"], ["repair", "--accept-loss", "--dry-run"]):
         refused = shards.at_server(*verb, "payments")
         assert refused.exit_code != 0
-        assert NAMES[1] in str(refused.exception)
+        assert f"name it instead: {NAMES[0]} to {NAMES[1]}" in str(refused.exception)
         assert shards.at_server(*verb, NAMES[1]).exit_code == 0
     refused = shards.at_server("ls", "payments", "--at", "100")
     assert "an LSN is of one journal" in str(refused.exception)
+    refused = shards.at_server("ls", NAMES[1], "--at", "batch:0")
+    assert "this shard never has commits: say payments" in str(refused.exception)
     for again in (["create", "payments"], ["create", "payments", "--shards", "3"]):
         assert "there is a volume payments.shard-0-of-2 already" in str(shards.at_server(*again).exception)
     assert "name of a shard" in str(shards.at_server("create", "other.shard-0-of-2").exception)
+
+
+def test_what_an_answer_is_as_of_is_said_for_each_shard(shards: Shards) -> None:
+    trio.run(write, shards.services, files_up_to(BATCHES))
+    path = "sos://payments/q/state/0/1/3.delta"
+    told = json.loads(shards.at_server("stat", path, "--at", "batch:2", "--json").stdout)
+    assert list(told["moments"]) == NAMES
+    assert told["moments"][NAMES[0]] == told["lsn"] != told["moments"][NAMES[1]]
+    words = ", ".join(f"LSN {lsn} of {name}" for name, lsn in told["moments"].items())
+    assert f"as of     {words}" in shards.at_server("stat", path, "--at", "batch:2").stdout
+    restored = shards.at_server("restore", "sos://payments/q", str(shards.root / "then"), "--at", "batch:2")
+    assert f"as of {words}" in restored.stdout
+    plan = shards.at_both("rewind", "sos://payments/q", "--to", "batch:2", "--plan")
+    assert f"goes back to batch 2 ({words})" in plan.stdout
+    assert "LSN OF SHARD 0" in shards.at_server("batches", "payments").stdout
+
+
+def test_room_is_counted_in_all_shards(shards: Shards) -> None:
+    files = files_up_to(BATCHES)
+    trio.run(write, shards.services, files)
+    for look in (shards.at_server, shards.at_services):
+        (used,) = [json.loads(line) for line in look("du", "payments", "--json").stdout.splitlines()]
+        assert (used["query"], used["live_bytes"]) == ("q", sum(len(data) for data in files.values()))
+        parts = [json.loads(look("du", name, "--json").stdout.splitlines()[0]) for name in NAMES]
+        assert used["day_bytes"] == sum(part["day_bytes"] for part in parts)
+
+
+def test_the_volumes_list_has_it_once(shards: Shards) -> None:
+    assert shards.at_server("create", "plain").exit_code == 0
+    listed = [json.loads(line) for line in shards.at_server("volumes", "list", "--json").stdout.splitlines()]
+    assert [(one["volume"], one.get("shards")) for one in listed] == [("payments", NAMES), ("plain", None)]
+    assert listed[0]["last_served_at"] == shards.services
+    assert "payments (2 shards)" in shards.at_server("volumes", "list").stdout
+
+
+def test_one_address_is_enough_to_find_all_shards(shards: Shards) -> None:
+    files = files_up_to(2)
+    trio.run(write, shards.services, files)
+    for address in shards.services.split(","):
+        listed = shards.cli("ls", "-R", "sos://payments/q", "--json", "--service", address)
+        assert listed.exit_code == 0, listed.output
+        found = [json.loads(line) for line in listed.stdout.splitlines()]
+        assert {one["path"] for one in found if not one["directory"]} == {f"q/{name}" for name in files}
+
+
+def test_members_are_shown_and_changed_in_all_shards(shards: Shards, tmp_path: Path) -> None:
+    with process("sos_server", "--root", str(tmp_path / "b"), "--listen", "127.0.0.1:0") as (_, more):
+        plan = shards.at_server("members", "add", "payments", more, "--dry-run", "--json")
+        assert [json.loads(line)["volume"] for line in plan.stdout.splitlines()] == NAMES
+        assert shards.at_server("members", "add", NAMES[1], more).exit_code == 0  # as if it had been cut short
+        done = shards.at_server("members", "add", "payments", more)
+        assert done.exit_code == 0, done.output
+        assert f"{NAMES[1]} is so already" in done.stdout
+        shown = shards.at_server("members", "show", "payments", "--json")
+        found = [json.loads(line) for line in shown.stdout.splitlines()]
+        assert [one["volume"] for one in found] == NAMES
+        assert [{m["address"] for m in one["members"]} for one in found] == [{shards.server, more}] * 2
+        again = shards.at_server("members", "add", "payments", more)
+        assert "are so already" in str(again.exception)
+        gone = shards.at_server("members", "remove", "payments", more, "--yes")
+        assert gone.exit_code == 0, gone.output
+        trio.run(write, shards.services, files_up_to(1))
+
+
+def test_every_shard_is_repaired(shards: Shards) -> None:
+    repaired = shards.at_server("repair", "payments")
+    assert repaired.exit_code == 0, repaired.output
+    for name in NAMES:
+        assert f"{name}\n" in repaired.stdout
+    assert repaired.stdout.count("every copy that answers is whole") == 2
+    verified = shards.at_server("verify", "payments", "--json")
+    assert [json.loads(line)["volume"] for line in verified.stdout.splitlines()] == NAMES
+
+
+def test_a_volume_is_dropped_with_all_its_shards(tmp_path: Path) -> None:
+    cli = Cli(tmp_path)
+    with process("sos_server", "--root", str(tmp_path / "a"), "--listen", "127.0.0.1:0") as (_, server):
+        assert cli("create", "payments", "--shards", "3", "--servers", server).exit_code == 0
+        would = json.loads(cli("volumes", "drop", "payments", "--dry-run", "--json", "--servers", server).stdout)
+        assert (would["volume"], would["objects"], would["servers"]) == ("payments", 3, [server])
+        assert cli("volumes", "drop", "payments.shard-1-of-3", "--yes", "--servers", server).exit_code == 0
+        dropped = cli("volumes", "drop", "payments", "--yes", "--servers", server)  # goes on where it was cut short
+        assert dropped.exit_code == 0, dropped.output
+        assert "deleted 2 objects" in dropped.stdout
+        assert cli("volumes", "list", "--json", "--servers", server).stdout == ""
+        assert "there is no volume payments" in str(cli("volumes", "drop", "payments", "--servers", server).exception)
 
 
 def test_a_checkpoint_is_imported_claimed_and_removed(shards: Shards, tmp_path: Path) -> None:

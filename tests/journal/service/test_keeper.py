@@ -231,7 +231,7 @@ async def test_volumes_in_numbers(nursery: trio.Nursery, autojump_clock: Clock) 
 
 
 def test_volumes_by_name() -> None:
-    keepers = VolumeKeepers([Opening().keeper()])
+    keepers = VolumeKeepers([Opening().keeper()], board=Board())
     with pytest.raises(JournalError, match="it has payments") as caught:
         keepers.owned("other")
     assert caught.value.code is JournalCode.VOLUME_NOT_FOUND
