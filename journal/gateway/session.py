@@ -165,7 +165,7 @@ class GatewaySession:
     async def _converse(self) -> None:
         while not self.leaving and self._shared is None and await self._take_turn():
             pass
-        if self._shared is not None:
+        if self._shared is not None and not self.leaving:
             await self._shared.run()
 
     async def _take_turn(self) -> bool:

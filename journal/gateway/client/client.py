@@ -18,7 +18,6 @@ from journal.errors import JournalCode, JournalError, refused
 from journal.gateway.client.operation_ids import OperationIds
 from journal.gateway.client.remote_write import RemoteWrite
 from journal.gateway.client.retry_state import RetryState
-from journal.gateway.client.service_link import expected
 from journal.gateway.client.service_pool import Addresses, ServicePool, hello
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
@@ -391,6 +390,6 @@ def _asking(
     """An attempt that asks for one frame."""
 
     async def attempt(link: ServiceLink | SharedTurn) -> A:
-        return expected(await link.ask(request()), kind)
+        return await link.ask(request(), kind)
 
     return attempt

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import JournalCode, JournalError, UnavailableError
-from journal.gateway.client.service_link import expected
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.answer_checks import check_file
 from journal.gateway.wire.limits import CLIENT_SECONDS, PIECE_BYTES_MAX
@@ -82,7 +81,7 @@ class RemoteWrite:
             modified_ms=opening.modified_ms,
             payload=bytes(self._kept),
         )
-        return expected(await link.ask(put), m.StatusAnswer)
+        return await link.ask(put, m.StatusAnswer)
 
     async def _send_all(self, link: ServiceLink) -> m.StatusAnswer:
         link.usable = False
@@ -94,7 +93,7 @@ class RemoteWrite:
         return await self._committed(link)
 
     async def _committed(self, link: ServiceLink) -> m.StatusAnswer:
-        answer = expected(await link.ask(m.WriteCommitRequest(size=self._size)), m.StatusAnswer)
+        answer = await link.ask(m.WriteCommitRequest(size=self._size), m.StatusAnswer)
         try:
             check_file(self._opening().path, answer.status, self._size)
         except ProtocolError:

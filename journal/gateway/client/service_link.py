@@ -5,7 +5,7 @@ It neither retries nor knows of other services. After any error but a refusal it
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
@@ -20,6 +20,9 @@ from sos_client.net.plain_stream import PlainStream
 from sos_client.wire.errors import ConnectionLostError, ProtocolError
 from sos_client.wire.frames import FrameSplitter
 from sos_client.wire.strangers import HEAD_BYTES, JOURNAL_SERVICE, check_greeted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 A = TypeVar("A", bound=m.Answer)
 
@@ -59,25 +62,19 @@ class ServiceLink:
         except ProtocolError as error:
             check_greeted(self._head, self.address, JOURNAL_SERVICE)
             raise ProtocolError(f"{self.address} does not answer as {JOURNAL_SERVICE} does: {error}") from error
-        if not isinstance(welcome, m.WelcomeAnswer):
-            raise self._unexpected(welcome, hello)
-        check_answer(hello, welcome)
+        checked(self.address, hello, welcome, m.WelcomeAnswer)
 
     async def greet(self, hello: m.HelloRequest, opening: m.OpenRequest) -> None:
         """As `begin`, and open the volume, in one round trip."""
         await self.begin(hello, encode(opening))
-        opened = await self.receive()
-        if not isinstance(opened, m.OpenedAnswer):
-            raise self._unexpected(opened, opening)
-        check_answer(opening, opened)
+        checked(self.address, opening, await self.receive(), m.OpenedAnswer)
         self.usable = True
 
-    async def ask(self, request: m.Request) -> m.Answer:
-        """The answer to a request of one frame, or JournalError. ProtocolError if it cannot be the answer to that."""
+    async def ask(self, request: m.Request, kind: type[A]) -> A:
+        """The answer of this kind to a request of one frame, or JournalError. ProtocolError if it cannot be that."""
         self.usable = False
         await self.send(request)
-        answer = await self.receive()
-        check_answer(request, answer)
+        answer = checked(self.address, request, await self.receive(), kind)
         self.usable = True
         return answer
 
@@ -87,7 +84,7 @@ class ServiceLink:
         await self.send(request)
         status = await self.receive()
         if not isinstance(status, m.StatusAnswer):
-            raise self._unexpected(status, request)
+            raise _unexpected(self.address, request, status)
         end = request.offset + bytes_due(request, status.status)
         pieces: list[bytes] = []
         offset = request.offset
@@ -99,7 +96,7 @@ class ServiceLink:
             pieces.append(bytes(answer.payload))
             offset += len(pieces[-1])
         if not isinstance(answer, m.ReadEndAnswer) or not answer.next_offset == offset == end:
-            raise self._unexpected(answer, request)
+            raise _unexpected(self.address, request, answer)
         self.usable = True
         return status, pieces
 
@@ -113,10 +110,16 @@ class ServiceLink:
         with translated(self.address), trio.fail_after(limits.CLIENT_SECONDS):
             await self._stream.send_all(frames)
 
-    async def next_frame(self, *, silence_seconds: float = limits.SILENCE_SECONDS_MAX) -> tuple[int, memoryview]:
-        """The type and the body of what the service says next; DeadlineError if it says nothing for so long."""
+    async def next_frame(
+        self, *, silence_seconds: float = limits.SILENCE_SECONDS_MAX, heard: Callable[[], None] = lambda: None
+    ) -> tuple[int, memoryview]:
+        """The type and the body of what the service says next; DeadlineError if it says nothing for so long.
+
+        `heard` is called whenever something comes: a large frame may be long on its way.
+        """
         while (frame := self._splitter.next_frame()) is None:
             await self._receive_more(silence_seconds)
+            heard()
         return frame
 
     async def receive(self) -> m.Answer:
@@ -174,9 +177,6 @@ class ServiceLink:
             self._head += data[: HEAD_BYTES - len(self._head)]
         self._splitter.feed(data)
 
-    def _unexpected(self, answer: m.Answer, request: m.Request) -> ProtocolError:
-        return ProtocolError(f"{self.address} answered {type(answer).__name__} to {type(request).__name__}")
-
 
 def refusal_error(refusal: m.RefusalAnswer) -> JournalError:
     """A refusal from the wire as the error that it stands for."""
@@ -189,8 +189,13 @@ def refusal_error(refusal: m.RefusalAnswer) -> JournalError:
     return journal_error(code, refusal.message, fields)
 
 
-def expected(answer: m.Answer, kind: type[A]) -> A:
-    """The answer, if it is of that kind."""
+def checked(address: str, request: m.Request, answer: m.Answer, kind: type[A]) -> A:
+    """The answer, if it is of this kind and can be the one to this request; else the connection is of no more use."""
     if not isinstance(answer, kind):
-        raise ProtocolError(f"the service answered {type(answer).__name__} where {kind.__name__} belongs")
+        raise _unexpected(address, request, answer)
+    check_answer(request, answer)
     return answer
+
+
+def _unexpected(address: str, request: m.Request, answer: m.Answer) -> ProtocolError:
+    return ProtocolError(f"{address} answered {type(answer).__name__} to {type(request).__name__}")

@@ -8,23 +8,25 @@ with the operation id that it has.
 from __future__ import annotations
 
 from math import inf
-from typing import Final
+from typing import Final, TypeVar
 
 import trio
 
 from journal.errors import JournalError, journal_error
-from journal.gateway.client.service_link import ServiceLink, refusal_error
+from journal.gateway.client.service_link import ServiceLink, checked, refusal_error
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
-from journal.gateway.wire.answer_checks import check_answer
 from journal.gateway.wire.decoding import decode_answer
 from journal.gateway.wire.encoding import encode
 from journal.gateway.wire.tagging import OF_THE_CONNECTION, TAG_MAX, tagged, untagged
 from sos_client.nurseries import background
 from sos_client.wire.errors import ConnectionLostError, ProtocolError, SosError
 
+A = TypeVar("A", bound=m.Answer)
+
 IN_PROGRESS_MAX: Final = 256
-"""Requests of one client at once on the connection; the others wait. A service takes four times as many."""
+"""Requests of one client at once on the connection, with those given up whose answers have not come; the others wait.
+A service takes four times as many."""
 
 
 class _Asked:
@@ -46,9 +48,9 @@ class SharedLink:
         self._link = ServiceLink(stream, address)
         self._questions: dict[int, _Asked] = {}  # also those whose asker has gone: their tags are in use
         self._last_tag = 0
-        self._frames: list[bytes] = []  # to be sent
+        self._frames: dict[int, bytes] = {}  # to be sent, by tag
         self._due = trio.lowlevel.ParkingLot()  # the sender waits here
-        self._room = trio.Semaphore(IN_PROGRESS_MAX)
+        self._room = trio.lowlevel.ParkingLot()  # who would be one too many waits here
         self._patience = trio.CancelScope()
         self._retired = False
         self._failure: SosError | None = None
@@ -67,9 +69,9 @@ class SharedLink:
             answer = decode_answer(type_code, body)
         if isinstance(answer, m.RefusalAnswer):
             raise refusal_error(answer)
-        if not isinstance(answer, m.OpenedAnswer) or tag != self._last_tag:
-            raise ProtocolError(f"{self.address} answered {type(answer).__name__} to OPEN")
-        check_answer(opening, answer)
+        if tag != self._last_tag:
+            raise ProtocolError(f"{self.address} answered request {tag}, which was not asked")
+        checked(self.address, opening, answer, m.OpenedAnswer)
 
     async def run(self) -> None:
         """Bring requests there and answers back until the connection ends. Raises nothing but Cancelled."""
@@ -100,6 +102,7 @@ class SharedLink:
                 question.failure = failure
                 question.answered.set()
             self._questions.clear()
+            self._room.unpark_all()
             self._patience.cancel()
 
     def retire(self) -> None:
@@ -114,17 +117,22 @@ class SharedLink:
 
     async def ask(self, request: m.Request) -> m.Answer:
         """The answer, a refusal as it is. Cancelled: the request is done, or not, and its answer is thrown away."""
-        async with self._room:
-            if self._failure is not None:
-                raise each_its_own(self._failure)
-            if not self._questions:
-                self._patience.deadline = trio.current_time() + limits.SILENCE_SECONDS_MAX
-            tag, question = self._next_tag(), _Asked()
-            self._frames.append(tagged(tag, encode(request)))
-            self._questions[tag] = question
-            if self._due:
-                self._due.unpark()
+        while len(self._questions) >= IN_PROGRESS_MAX:
+            await self._room.park()
+        if self._failure is not None:
+            raise each_its_own(self._failure)
+        tag, question = self._next_tag(), _Asked()
+        self._frames[tag] = tagged(tag, encode(request))
+        self._questions[tag] = question
+        if len(self._questions) == 1:
+            self._heard()
+        if self._due:
+            self._due.unpark()
+        try:
             await question.answered.wait()
+        finally:
+            if self._frames.pop(tag, None) is not None:  # given up before it has left: nobody will answer it
+                self._over(tag)
         if question.failure is not None:
             raise each_its_own(question.failure)
         assert question.answer is not None
@@ -140,12 +148,12 @@ class SharedLink:
         while True:
             while not self._frames:
                 await self._due.park()
-            frames, self._frames = self._frames, []
-            await self._link.send_frames(b"".join(frames))
+            frames, self._frames = self._frames, {}
+            await self._link.send_frames(b"".join(frames.values()))
 
     async def _take_answers(self) -> None:
         while True:
-            type_code, (tag, body) = _parts(await self._link.next_frame(silence_seconds=inf))
+            type_code, (tag, body) = _parts(await self._link.next_frame(silence_seconds=inf, heard=self._heard))
             answer = decode_answer(type_code, body)
             if tag != OF_THE_CONNECTION:
                 self._answered(tag, answer)
@@ -153,17 +161,28 @@ class SharedLink:
                 raise refusal_error(answer)
             elif not isinstance(answer, m.WaitingAnswer):
                 raise ProtocolError(f"{self.address}: {type(answer).__name__} that answers nothing")
-            due = bool(self._questions)
-            self._patience.deadline = trio.current_time() + limits.SILENCE_SECONDS_MAX if due else inf
-            if self._retired and not due:
-                self.fail(ConnectionLostError(f"{self.address}: another service is asked"))
+
+    def _heard(self) -> None:
+        """From now on the service may be silent for so long, if an answer is due."""
+        if self._questions:
+            self._patience.deadline = trio.current_time() + limits.SILENCE_SECONDS_MAX
 
     def _answered(self, tag: int, answer: m.Answer) -> None:
-        question = self._questions.pop(tag, None)
-        if question is None:
+        question = self._questions.get(tag)
+        if question is None or tag in self._frames:
             raise ProtocolError(f"{self.address} answered request {tag}, which was not asked")
         question.answer = answer
         question.answered.set()
+        self._over(tag)
+
+    def _over(self, tag: int) -> None:
+        """No answer to this request is due any more."""
+        self._questions.pop(tag, None)
+        self._room.unpark()
+        if not self._questions:
+            self._patience.deadline = inf
+            if self._retired:
+                self.fail(ConnectionLostError(f"{self.address}: another service is asked"))
 
 
 class SharedTurn:
@@ -174,18 +193,17 @@ class SharedTurn:
         self.epoch = 0  # of the answer
         self._link = link
 
-    async def ask(self, request: m.Request) -> m.Answer:
+    async def ask(self, request: m.Request, kind: type[A]) -> A:
         """As ServiceLink's."""
         answer = await self._link.ask(request)
         self.epoch = getattr(answer, "epoch", 0)
         if isinstance(answer, m.RefusalAnswer):
             raise refusal_error(answer)
         try:
-            check_answer(request, answer)
+            return checked(self.address, request, answer, kind)
         except ProtocolError as error:
             self._link.fail(error)
             raise
-        return answer
 
     def distrust(self) -> None:
         """The answer cannot be, or is not the owner's: nothing more is asked on this connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -226,6 +227,29 @@ async def test_a_service_that_stops_answers_what_is_in_progress(
     held.pop()()
     assert (await shared.receive())[0] == tag
     await shared.ends_with(JournalCode.SHUTTING_DOWN)
+
+
+async def test_a_service_that_stops_while_it_greets_serves_nothing_more(
+    service: Service, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    here, there = trio.testing.memory_stream_pair()
+    deliver = there.send_stream.send_all_hook
+    assert deliver is not None
+
+    async def slowly() -> None:
+        await deliver()
+        there.send_stream.send_all_hook = deliver
+        nursery.start_soon(service.gateway.stop)
+        await trio.sleep(1)
+
+    there.send_stream.send_all_hook = slowly
+    nursery.start_soon(partial(service.gateway.talk, there, peer="memory"))
+    peer = SharedPeer(here)
+    await here.send_all(encode(HELLO) + tagged(1, encode(OPEN)))
+    assert isinstance(decode_answer(*await peer.frame()), m.WelcomeAnswer)
+    tag, refusal = await peer.receive()
+    assert isinstance(refusal, m.RefusalAnswer), refusal
+    assert (tag, refusal.code) == (OF_THE_CONNECTION, JournalCode.SHUTTING_DOWN)
 
 
 async def test_a_service_that_stops_while_a_volume_is_opened(service: Service, nursery: trio.Nursery) -> None:

@@ -12,6 +12,8 @@ import trio.testing
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client import service_pool
 from journal.gateway.client.client import SHARED_PUT_BYTES_MAX, ClientSettings, open_volume
+from journal.gateway.client.shared_link import IN_PROGRESS_MAX
+from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.encoding import encode
 from journal.gateway.wire.tagging import OF_THE_CONNECTION, tagged
@@ -36,18 +38,61 @@ async def _put(volume: RemoteVolume, path: str, content: bytes = b"x") -> int:
 
 
 class Scripted:
-    """A service that greets, at some epoch, and says what it is told to."""
+    """A service that greets, at some epoch, and answers the first request with what it is told to."""
 
     def __init__(self, *frames: bytes, epoch: int = 1) -> None:
-        self._opened = tagged(1, encode(m.OpenedAnswer(epoch=epoch, volume="payments")))
-        self._frames = frames
+        opened = tagged(1, encode(m.OpenedAnswer(epoch=epoch, volume="payments")))
+        self._answers = encode(WELCOME) + opened, b"".join(frames)
         self.dialled = 0
+        self.asked = 0  # on all connections together
 
     async def dial(self, _address: str) -> trio.abc.Stream:
         self.dialled += 1
         here, there = trio.testing.memory_stream_pair()
-        await there.send_all(b"".join((encode(WELCOME), self._opened, *self._frames)))
+        answers = iter(self._answers)
+
+        async def answer() -> None:
+            self.asked += 1
+            await there.send_all(next(answers, b""))
+
+        here.send_stream.send_all_hook = answer
+        self.asked -= 1  # for the greeting
         return here
+
+
+class ChokedStream(trio.abc.Stream):
+    """Nothing is taken from its sender before `taking`."""
+
+    def __init__(self, inner: trio.abc.Stream) -> None:
+        self._inner = inner
+        self.taking = trio.Event()
+        self.taking.set()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self.taking.wait()
+        await self._inner.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.taking.wait()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._inner.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class SlowStream(ChokedStream):
+    """What comes does so at 20 KB/s."""
+
+    _rest = b""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if not self._rest:
+            self._rest = bytes(await super().receive_some(max_bytes))
+        await trio.sleep(0.1)
+        piece, self._rest = self._rest[:2000], self._rest[2000:]
+        return piece
 
 
 async def test_many_tasks_share_one_connection(service: Service) -> None:
@@ -90,6 +135,63 @@ async def test_who_gives_up_leaves_the_connection_to_the_others(service: Service
         assert await _put(volume, "later") == 1
     assert network.dialled == ["a"]
     assert "given up" in service.volume.tree
+
+
+async def test_who_gave_up_counts_until_its_answer_comes(service: Service, nursery: trio.Nursery) -> None:
+    """Else those that are given up, and what of them could not be sent, would be without a bound."""
+    nursery.start_soon(service.gateway.run)
+    async with open_volume(["a"], "payments", dial=Network(a=service).dial) as volume:
+        await _put(volume, "before")
+        gate = trio.Event()
+        service.volume.before_answer = gate.wait
+        for round_number in range(3):
+            async with trio.open_nursery() as asking:
+                for number in range(IN_PROGRESS_MAX - 50):
+                    asking.start_soon(_put, volume, f"{round_number}-{number}")
+                await trio.testing.wait_all_tasks_blocked(0.01)
+                asking.cancel_scope.cancel()
+        service.volume.before_answer = trio.lowlevel.checkpoint
+        gate.set()
+        assert await _put(volume, "after") == 1
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    assert len(service.volume.tree) == len(["", "before", "after"]) + IN_PROGRESS_MAX
+
+
+async def test_what_is_given_up_before_it_has_left_is_never_sent(service: Service) -> None:
+    network, choked = Network(a=service), []
+
+    def cut(stream: trio.abc.Stream) -> trio.abc.Stream:
+        choked.append(ChokedStream(stream))
+        return choked[-1]
+
+    network.cut = cut
+    async with open_volume(["a"], "payments", dial=network.dial) as volume:
+        await _put(volume, "before")
+        taking = choked[0].taking = trio.Event()
+        async with trio.open_nursery() as asking:
+            asking.start_soon(_put, volume, "on its way")
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            with trio.move_on_after(0.05):
+                await _put(volume, "given up")
+            taking.set()
+        assert await _put(volume, "after") == 1
+    assert set(service.volume.tree) == {"", "before", "on its way", "after"}
+    assert network.dialled == ["a"]
+
+
+async def test_what_comes_slowly_is_no_silence(service: Service, nursery: trio.Nursery, autojump_clock: Clock) -> None:
+    """A large answer over a slow line takes longer than a service may be silent."""
+    nursery.start_soon(service.gateway.run)
+    network = Network(a=service)
+    async with open_volume(["a"], "payments", dial=network.dial) as volume:
+        for number in range(300):
+            await _put(volume, f"{number:0250}")
+    network.cut = SlowStream
+    began = trio.current_time()
+    async with open_volume(["a"], "payments", dial=network.dial) as volume:
+        assert len((await volume.list("")).entries) == 300
+    assert trio.current_time() - began > 2 * limits.SILENCE_SECONDS_MAX
+    assert network.dialled == ["a", "a"]
 
 
 async def test_a_connection_that_breaks_costs_nobody_more_than_another_try(
@@ -189,7 +291,7 @@ async def test_what_cannot_be_an_answer_is_not_believed(frame: bytes, autojump_c
         with pytest.raises(JournalError) as caught:
             await volume.stat("f")
     assert caught.value.code is JournalCode.UNAVAILABLE
-    assert liar.dialled > 1, "no connection is used again after that"
+    assert liar.asked == liar.dialled > 1, "no connection is used again after that"
 
 
 async def test_waiting_is_a_sign_of_life(service: Service, nursery: trio.Nursery, autojump_clock: Clock) -> None:

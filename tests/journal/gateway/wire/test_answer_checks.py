@@ -170,6 +170,8 @@ class Liar:
     def __init__(self, nursery: trio.Nursery, *answers: m.Answer | m.FileData) -> None:
         self._nursery = nursery
         self._answers = b"".join(map(encode, answers))
+        self.connections = 0
+        self.asked = 0  # on all of them together
 
     def connect(self) -> trio.abc.Stream:
         here, there = trio.testing.memory_stream_pair()
@@ -188,6 +190,8 @@ class Liar:
                 splitter.feed(bytes(data))
                 while splitter.next_frame() is not None:
                     frames += 1
+                    self.connections += frames == 1
+                    self.asked += frames > 2
                     if frames == 2:
                         await stream.send_all(encode(WELCOME) + encode(m.OpenedAnswer(epoch=0, volume="payments")))
                     elif frames > 2:
@@ -216,6 +220,22 @@ LIES: list[tuple[tuple[m.Answer | m.FileData, ...], Callable[[RemoteVolume], Awa
     ((status("large", 99),), write_large),
     ((NOT_DONE,), lambda volume: volume.mkdirs("d", operation=volume.new_operation())),
 ]
+
+
+async def test_after_an_answer_of_another_kind_no_connection_is_used_again(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Whose answers are one too many would answer each request with the answer to the one before."""
+    liar = Liar(nursery, m.DoneAnswer(epoch=5, applied=True))
+
+    async def dial(_address: str) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        return liar.connect()
+
+    async with open_volume(["liar"], "payments", dial=dial, settings=ClientSettings(seconds=5)) as volume:
+        with pytest.raises(JournalError, match="answered DoneAnswer to StatRequest"):
+            await volume.stat("f")
+    assert liar.asked == liar.connections > 1
 
 
 async def test_a_running_client_follows_an_epoch_that_somebody_took_as_far_as_the_clock_goes(service: Service) -> None:
