@@ -52,7 +52,8 @@ final class ServiceConnection extends Talk implements Closeable {
     void connect(SSLSocketFactory tls, Request.Hello hello, String volume, long deadlineNanos) throws IOException {
         Socket stream = dialled(socket, address, tls, deadlineNanos);
         watch.heard();
-        in = new DataInputStream(new BufferedInputStream(stream.getInputStream(), BUFFER_BYTES));
+        in = new DataInputStream(
+                new BufferedInputStream(new HeardStream(stream.getInputStream(), () -> watch.heard()), BUFFER_BYTES));
         out = new DataOutputStream(new BufferedOutputStream(stream.getOutputStream(), BUFFER_BYTES));
         send(hello);
         send(new Request.Open(volume, epochSeen.get()));
@@ -161,7 +162,6 @@ final class ServiceConnection extends Talk implements Closeable {
         Answer answer;
         do {
             answer = Frames.read(in);
-            watch.heard();
         } while (answer instanceof Answer.Waiting);
         return answer;
     }

@@ -76,7 +76,8 @@ final class SharedConnection implements Closeable {
         try {
             Socket stream = ServiceConnection.dialled(socket, address, tls, deadlineNanos);
             watch.heard();
-            in = new DataInputStream(new BufferedInputStream(stream.getInputStream(), BUFFER_BYTES));
+            in = new DataInputStream(
+                    new BufferedInputStream(new HeardStream(stream.getInputStream(), this::heard), BUFFER_BYTES));
             out = stream.getOutputStream();
             out.write(Frames.of(hello));
             out.write(Frames.of(new Request.Open(volume, epochSeen.get()), ++lastTag));
@@ -90,6 +91,9 @@ final class SharedConnection implements Closeable {
             } while (opened.answer() instanceof Answer.Waiting);
             epochSeen.checkOrUnlearn(opened.answer());
             ServiceConnection.check(greeted(opened.answer(), Answer.Opened.class), volume);
+            if (opened.tag() != lastTag) {
+                throw notAsked(opened.tag());
+            }
             startReading();
             return opened.answer().epoch();
         } catch (IOException e) {
@@ -281,7 +285,6 @@ final class SharedConnection implements Closeable {
         try {
             while (true) {
                 Frames.Tagged tagged = Frames.readTagged(in);
-                heard();
                 if (tagged.tag() != Frames.OF_THE_CONNECTION) {
                     answered(tagged.tag(), tagged.answer());
                 } else if (tagged.answer() instanceof Answer.Refusal refusal) {
@@ -313,10 +316,14 @@ final class SharedConnection implements Closeable {
             question = inProgress.remove(tag);
         }
         if (question == null) {
-            throw new ProtocolException("an answer to request " + (tag & 0xffffffffL) + ", which was not asked");
+            throw notAsked(tag);
         }
         question.answer = answer;
         LockSupport.unpark(question.asker);
+    }
+
+    private static ProtocolException notAsked(int tag) {
+        return new ProtocolException("an answer to request " + (tag & 0xffffffffL) + ", which was not asked");
     }
 
     /** Breaks the connection; the first reason stays. */

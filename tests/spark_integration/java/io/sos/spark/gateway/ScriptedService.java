@@ -22,6 +22,10 @@ final class ScriptedService implements AutoCloseable {
     volatile int versionMax = 2;
     /** How far from its request's tag an answer's is. */
     volatile int tagsAhead;
+    /** How far from its request's tag that of the answer to OPEN is. */
+    volatile int openedAhead;
+    /** Answers come in so many parts, half a second apart. */
+    volatile int parts = 1;
     /** Answers concern the connection. */
     volatile boolean ofTheConnection;
     /** While it does, it says that it works on the request. */
@@ -67,7 +71,7 @@ final class ScriptedService implements AutoCloseable {
             } else if (greets && i == 1) {
                 MsgpackWriter opened = new MsgpackWriter();
                 opened.array(2).number(epoch).text("payments");
-                out.write(tagged(version, tag, frame(0xa2, opened)));
+                out.write(tagged(version, tag + openedAhead, frame(0xa2, opened)));
             } else {
                 requests.incrementAndGet();
                 while (waits) {
@@ -75,9 +79,20 @@ final class ScriptedService implements AutoCloseable {
                     out.write(tagged(version, 0, frame(0xa7, new MsgpackWriter().array(2).number(1).number(1))));
                 }
                 if (request[0] != 0x24 && request[0] != 0x25) { // a file that is streamed is answered at its end
-                    out.write(tagged(version, ofTheConnection ? 0 : tag + tagsAhead, answer));
+                    inParts(tagged(version, ofTheConnection ? 0 : tag + tagsAhead, answer), out);
                     answered.incrementAndGet();
                 }
+            }
+        }
+    }
+
+    private void inParts(byte[] bytes, DataOutputStream out) throws IOException {
+        int count = parts;
+        for (int part = 0; part < count; part++) {
+            int start = bytes.length * part / count;
+            out.write(bytes, start, bytes.length * (part + 1) / count - start);
+            if (part + 1 < count) {
+                LockSupport.parkNanos(500_000_000L);
             }
         }
     }

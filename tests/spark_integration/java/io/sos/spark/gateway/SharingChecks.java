@@ -105,6 +105,18 @@ final class SharingChecks {
                 equal(1, busy.connections.get());
             }
         });
+        checks.waits("an answer that comes slowly is no silence, on a connection that is shared or not", () -> {
+            byte[] entry = status(new MsgpackWriter().array(2).number(1), "x".repeat(200), 1).toByteArray();
+            for (int version : new int[] {1, 2}) {
+                try (ScriptedService slow = new ScriptedService(frame(0xa3, entry))) {
+                    slow.versionMax = version;
+                    slow.parts = 8;
+                    VolumeClient client = client(30, slow.address());
+                    equal(1L, client.stat("x".repeat(200)).size());
+                    equal(1, slow.requests.get());
+                }
+            }
+        });
         checks.waits("no sign for too long breaks the connection for all who wait on it", () -> {
             try (FaultyProxy owner = new FaultyProxy(service())) {
                 VolumeClient client = client(60, owner.address(), service());
@@ -135,6 +147,15 @@ final class SharingChecks {
                 VolumeClient client = client(20, rogue.address(), service());
                 equal(ServiceCode.NOT_FOUND, thrown(RefusedException.class, () -> client.stat("x")).code());
                 is(rogue.requests.get() > 0);
+            }
+        });
+        checks.check("an answer to OPEN has the tag of it", () -> {
+            byte[] entry = status(new MsgpackWriter().array(2).number(1), "x", 1).toByteArray();
+            try (ScriptedService rogue = new ScriptedService(frame(0xa3, entry))) {
+                rogue.openedAhead = 1;
+                VolumeClient client = client(20, rogue.address(), service());
+                equal(ServiceCode.NOT_FOUND, thrown(RefusedException.class, () -> client.stat("x")).code());
+                equal(0, rogue.requests.get());
             }
         });
         checks.check("what ends the connection is no answer: the request is asked again", () -> {
