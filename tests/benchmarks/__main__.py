@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from tests.benchmarks import (
+    big_state_suite,
     connector_suite,
     end_to_end_suite,
     growth,
@@ -62,6 +63,8 @@ SUITES: dict[str, Callable[[Report, Path, float], None]] = {
     "new-machine": recovery_suite.new_machine,
     "memory": memory_suite.memory,
     "spark": spark_suite.micro_batches,
+    "state-files": spark_suite.many_state_files,
+    "big-state": big_state_suite.big_state,
     "sinks": sink_suite.two_phases,
     "end-to-end": end_to_end_suite.end_to_end,
     "relay": relay_suite.bytes_to_a_sink,

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journal.records.shards import shards_of
 from tests.benchmarks import ours
 from tests.benchmarks.comparison import Reading
 from tests.benchmarks.load_generator import Load, rest_after, run
+from tests.benchmarks.processes import processor_seconds
 from tests.system.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.benchmarks.comparison import Report
     from tests.benchmarks.processes import Running
@@ -54,11 +54,7 @@ class Services:
 
     def _processor_seconds(self) -> float:
         """Of their warm-up, too, which is the same share of each run."""
-        ticks = 0
-        for one in self._services.values():
-            fields = Path(f"/proc/{one.process.pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return sum(processor_seconds(one.process.pid) for one in self._services.values())
 
 
 def puts(report: Report, directory: Path, seconds: float) -> None:

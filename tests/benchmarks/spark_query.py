@@ -28,7 +28,11 @@ SECONDS_MAX: Final = 240.0
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 STATE_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 FILE_SYSTEM_CLASS: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+PARTITIONS_KEY: Final = "spark.sql.shuffle.partitions"
+PARTITIONS: Final = 2
 SERVICE_KEY: Final = "fs.sos.service"
+MANAGERS: Final = {FILE_SYSTEM_MANAGER: FILE_SYSTEM_CLASS, DEFAULT_MANAGER: None}
+"""Those that are not ours, by name; None: what Spark takes when nobody asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,8 @@ class Run:
     manager: str
     service: str = ""
     stateful: bool = False
+    joined_partitions: int = 0
+    """Not 0: two sources are joined, with four stores of state in each of so many partitions."""
     batches: int = 20
     warm_up: int = 5
     rows: int = 100
@@ -73,7 +79,7 @@ def session(service: str) -> SparkSession:
     from spark_integration import with_sos_checkpoints
 
     builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR")
+    builder = builder.config(PARTITIONS_KEY, PARTITIONS).config("spark.log.level", "ERROR")
     builder = builder.config("spark.sql.streaming.numRecentProgressUpdates", "1000")
     builder = builder.config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
     return with_sos_checkpoints(builder, volume="bench", service=[service]).getOrCreate()
@@ -81,11 +87,12 @@ def session(service: str) -> SparkSession:
 
 def configured(spark: SparkSession, run: Run, ours: str | None) -> Run:
     """What a query takes over from its session when it starts: the manager, the service, the state store."""
-    managers = {SOS_MANAGER: ours, FILE_SYSTEM_MANAGER: FILE_SYSTEM_CLASS, DEFAULT_MANAGER: None}
+    managers = {SOS_MANAGER: ours} | MANAGERS
     wanted = {
         MANAGER_SETTING: managers[run.manager],
         SERVICE_KEY: run.service or None,
         STATE_PROVIDER: ROCKSDB if run.stateful else None,
+        PARTITIONS_KEY: str(run.joined_partitions or PARTITIONS),
     }
     for key, value in wanted.items():
         if value is None:
@@ -106,11 +113,11 @@ def timed_run(spark: SparkSession, run: Run) -> Timing:
 
 
 def start(spark: SparkSession, run: Run) -> StreamingQuery:
-    source = (
-        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", run.rows).option("numPartitions", 2).load()
-    )
+    source = numbers(spark, run)
     frame: DataFrame = source
     mode = "append"
+    if run.joined_partitions:
+        frame = source.join(numbers(spark, run), "value").select("value")
     if run.stateful:
         frame, mode = source.groupBy((source.value % 1000).alias("key")).count(), "update"
     if run.row_bytes:
@@ -119,6 +126,11 @@ def start(spark: SparkSession, run: Run) -> StreamingQuery:
     if run.connect:
         return writer.format("sos-connector").option("connect", run.connect).option("relay", run.relay).start()
     return writer.format("noop").start()
+
+
+def numbers(spark: SparkSession, run: Run) -> DataFrame:
+    made = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", run.rows)
+    return made.option("numPartitions", 2).load()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,12 @@ WARM_UP_RUNS_PER_SECOND: Final = 16
 PURGE_BEGINS: Final = 105
 """Spark keeps the last 100 batches; from then on each batch deletes the files of one."""
 CALLS_MAX: Final = 6
+JOINED_PARTITIONS: Final = 200
+JOINED_PARTITIONS_WHEN_QUICK: Final = 4
+JOINED_BATCHES: Final = 8
+JOINED_WARM_UP: Final = 2
+JOINED_ROUNDS_MAX: Final = 3
+"""A batch of the peer takes many seconds."""
 _numbers = itertools.count()
 
 
@@ -62,8 +68,34 @@ def micro_batches(report: Report, directory: Path, seconds: float) -> None:
         _count_calls(report, f"127.0.0.1:{one.port}", timing_of)
 
 
+def many_state_files(report: Report, directory: Path, seconds: float) -> None:
+    """A join of two sources over 200 partitions: each batch writes a file for each of its 800 stores."""
+    with ours.new_volume(directory, members=1) as one, warm_spark(directory, f"127.0.0.1:{one.port}") as timing_of:
+        mine = Run(
+            checkpoint="sos://bench/q",
+            manager=SOS_MANAGER,
+            service=f"127.0.0.1:{one.port}",
+            joined_partitions=JOINED_PARTITIONS if seconds >= 1.5 else JOINED_PARTITIONS_WHEN_QUICK,
+            batches=JOINED_BATCHES,
+            warm_up=JOINED_WARM_UP,
+        )
+        theirs = replace(mine, checkpoint=f"file://{directory}/q", manager=DEFAULT_MANAGER, service="")
+        for run in (mine, theirs):
+            timing_of(run)
+        files = 4 * mine.joined_partitions
+        rounds = min(report.rounds, JOINED_ROUNDS_MAX)
+        _compare(report, f"join, {files} state files, 1 server", mine, theirs, timing_of, goal=4.0, rounds=rounds)
+
+
 def _compare(
-    report: Report, name: str, mine: Run, theirs: Run, timing_of: Callable[[Run], Timing], *, goal: float
+    report: Report,
+    name: str,
+    mine: Run,
+    theirs: Run,
+    timing_of: Callable[[Run], Timing],
+    *,
+    goal: float,
+    rounds: int | None = None,
 ) -> None:
     """A line for all of a batch, and one for the part of it that the driver waits for the checkpoint."""
     checkpoints: dict[str, list[float]] = {mine.manager: [], theirs.manager: []}
@@ -82,6 +114,7 @@ def _compare(
         unit="ms",
         goal=goal,
         smaller_is_better=True,
+        rounds=rounds,
     )
     ours_ms, theirs_ms = (statistics.median(checkpoints[run.manager]) for run in (mine, theirs))
     report.state(

@@ -285,6 +285,26 @@ public final class SosFileSystem extends FileSystem {
         }
     }
 
+    /**
+     * A plain file goes straight to where it is to lie. Hadoop's local file system would start a process to set its mode, and
+     * one more for a file of checksums beside it, which nobody needs who got bytes that were verified. RocksDB's files come
+     * this way.
+     */
+    @Override
+    public void copyToLocalFile(boolean deleteSource, Path source, Path target, boolean useRawLocalFileSystem)
+            throws IOException {
+        Path from = resolve(source);
+        java.nio.file.Path file = java.nio.file.Path.of(target.toUri().getPath());
+        if (deleteSource || Files.isDirectory(file) || volume.stat(from).isDirectory()) {
+            super.copyToLocalFile(deleteSource, source, target, useRawLocalFileSystem);
+            return;
+        }
+        statistics.incrementReadOps(1);
+        try (SosInputStream in = volume.openStream(from, statistics)) {
+            LocalFileContent.replace(file, in);
+        }
+    }
+
     private void publishInto(Path to, LocalFileContent content, boolean overwrite) throws IOException {
         try {
             volume.publish(to, content, overwrite);

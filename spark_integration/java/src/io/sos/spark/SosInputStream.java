@@ -3,19 +3,19 @@ package io.sos.spark;
 import io.sos.spark.gateway.Piece;
 import java.io.EOFException;
 import java.io.IOException;
+import java.io.OutputStream;
 import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
  * Reads one state of a file, piece by piece: the first with the request that opens it, so a small file costs one round trip;
- * larger ones when reading goes on. Each piece is an operation of its own, so a restart of the service does not end a read.
+ * larger ones when reading goes on, with the next on their way meanwhile. Each piece is an operation of its own, so a restart of the service does not end a read.
  */
 final class SosInputStream extends FSInputStream {
     static final int FIRST_PIECE_BYTES = 128 * 1024;
-    private static final int PIECE_BYTES = 1024 * 1024;
 
-    private final SosVolume volume;
+    private final PiecesAhead pieces;
     private final Path path;
     private final long size;
     private final FileSystem.Statistics statistics;
@@ -26,7 +26,7 @@ final class SosInputStream extends FSInputStream {
     /** {@code statistics} null: nobody counts. */
     SosInputStream(SosVolume volume, Path path, Piece first, FileSystem.Statistics statistics) {
         this.statistics = statistics;
-        this.volume = volume;
+        this.pieces = new PiecesAhead(volume, path, first);
         this.path = path;
         this.size = first.entry().size();
         this.piece = first;
@@ -47,21 +47,45 @@ final class SosInputStream extends FSInputStream {
         if (position >= size) {
             return -1;
         }
+        int within = withinPiece();
+        int count = Math.min(length, piece.bytes().length - within);
+        System.arraycopy(piece.bytes(), within, buffer, offset, count);
+        advance(count);
+        return count;
+    }
+
+    /** All the rest, from each piece without a copy. */
+    @Override
+    public synchronized long transferTo(OutputStream out) throws IOException {
+        checkOpen();
+        long before = position;
+        while (position < size) {
+            int within = withinPiece();
+            int count = piece.bytes().length - within;
+            out.write(piece.bytes(), within, count);
+            advance(count);
+        }
+        return position - before;
+    }
+
+    /** Where in the piece the position is; the piece is fetched if it is another one. */
+    private int withinPiece() throws IOException {
         long within = position - piece.offset();
         if (within < 0 || within >= piece.bytes().length) {
-            piece = volume.readPiece(path, position, PIECE_BYTES, piece.entry().modifiedMillis());
+            piece = pieces.at(position);
             if (statistics != null) {
                 statistics.incrementReadOps(1);
             }
             within = 0;
         }
-        int count = (int) Math.min(length, piece.bytes().length - within);
-        System.arraycopy(piece.bytes(), (int) within, buffer, offset, count);
+        return (int) within;
+    }
+
+    private void advance(int count) {
         position += count;
         if (statistics != null) {
             statistics.incrementBytesRead(count);
         }
-        return count;
     }
 
     @Override
@@ -101,6 +125,7 @@ final class SosInputStream extends FSInputStream {
     public synchronized void close() {
         closed = true;
         piece = null;
+        pieces.close();
     }
 
     private void checkOpen() throws IOException {

@@ -60,8 +60,12 @@ final class SosVolume {
 
     /** {@code statistics} null: nobody counts. */
     FSDataInputStream open(Path path, FileSystem.Statistics statistics) throws IOException {
+        return new FSDataInputStream(openStream(path, statistics));
+    }
+
+    SosInputStream openStream(Path path, FileSystem.Statistics statistics) throws IOException {
         Piece first = readPiece(path, 0, SosInputStream.FIRST_PIECE_BYTES, null);
-        return new FSDataInputStream(new SosInputStream(this, path, first, statistics));
+        return new SosInputStream(this, path, first, statistics);
     }
 
     Piece readPiece(Path path, long offset, int length, Long modifiedMillis) throws IOException {

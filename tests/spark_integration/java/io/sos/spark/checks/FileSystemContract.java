@@ -310,6 +310,24 @@ public final class FileSystemContract {
             in.close();
             thrown(IOException.class, in::read);
         });
+        checks.check("a large file in small reads, with a jump back and one ahead on the way", () -> {
+            byte[] content = new byte[7_000_001];
+            new java.util.Random(8).nextBytes(content);
+            Path file = fresh("large");
+            write(file, content, true);
+            try (FSDataInputStream in = system.open(file)) {
+                byte[] part = new byte[100_003];
+                for (int turn = 0; turn < 30; turn++) {
+                    in.readFully(part);
+                    is(Arrays.equals(Arrays.copyOfRange(content, turn * 100_003, (turn + 1) * 100_003), part));
+                }
+                for (int position : new int[] {200_000, 5_000_000}) {
+                    in.seek(position);
+                    byte[] rest = in.readAllBytes();
+                    is(Arrays.equals(Arrays.copyOfRange(content, position, content.length), rest));
+                }
+            }
+        });
         checks.check("a file that is replaced while it is read is not mixed", () -> {
             Path file = fresh("replaced");
             write(file, new byte[2_000_000], true);
@@ -515,6 +533,47 @@ public final class FileSystemContract {
                 is(Files.exists(source));
             }
         });
+        checks.check("to local disk: over an old file, into a directory, a whole directory, what is not there", () -> {
+            java.nio.file.Path local = Files.createTempDirectory("sos-check");
+            java.nio.file.Path old = Files.writeString(local.resolve("old"), "something longer");
+            java.nio.file.Path sums = Files.writeString(local.resolve(".old.crc"), "of the old file");
+            Path file = fresh("directory/name");
+            write(file, "x");
+            thrown(FileNotFoundException.class, () -> system.copyToLocalFile(fresh("nothing"), new Path(old.toUri())));
+            equal("something longer", Files.readString(old));
+            system.copyToLocalFile(file, new Path(old.toUri()));
+            equal("x", Files.readString(old));
+            is(!Files.exists(sums));
+            system.copyToLocalFile(file, new Path(local.resolve("new/parents/file").toUri()));
+            equal("x", Files.readString(local.resolve("new/parents/file")));
+            system.copyToLocalFile(file, new Path(local.toUri()));
+            equal("x", Files.readString(local.resolve("name")));
+            system.copyToLocalFile(file.getParent(), new Path(local.toUri()));
+            equal("x", Files.readString(local.resolve("directory/name")));
+            system.moveToLocalFile(file, new Path(local.resolve("moved").toUri()));
+            is(Files.exists(local.resolve("moved")) && !system.exists(file));
+        });
+        checks.check("to local disk: a file that is replaced meanwhile leaves none", () -> {
+            java.nio.file.Path back = Files.createTempDirectory("sos-check").resolve("back");
+            Path file = fresh("replaced");
+            for (int turn = 0; turn < 6; turn++) {
+                byte[] before = new byte[4_000_000];
+                byte[] after = new byte[4_000_000];
+                Arrays.fill(after, (byte) 1);
+                write(file, before, true);
+                Thread writer = new Thread(() -> replace(file, after));
+                writer.start();
+                try {
+                    system.copyToLocalFile(file, new Path(back.toUri()));
+                    byte[] found = Files.readAllBytes(back);
+                    is(Arrays.equals(before, found) || Arrays.equals(after, found));
+                } catch (IOException e) {
+                    is(e.getMessage().contains("replaced") && !Files.exists(back));
+                }
+                writer.join();
+                Files.deleteIfExists(back);
+            }
+        });
         checks.check("from local disk into a directory, without overwrite, moving, a whole directory", () -> {
             java.nio.file.Path local = Files.createTempDirectory("sos-check");
             java.nio.file.Path source = Files.writeString(local.resolve("name"), "x");
@@ -637,6 +696,14 @@ public final class FileSystemContract {
     private static void write(Path file, byte[] content, boolean overwrite) throws IOException {
         try (FSDataOutputStream out = system.create(file, overwrite)) {
             out.write(content);
+        }
+    }
+
+    private static void replace(Path file, byte[] content) {
+        try {
+            write(file, content, true);
+        } catch (IOException e) {
+            throw new java.io.UncheckedIOException(e);
         }
     }
 

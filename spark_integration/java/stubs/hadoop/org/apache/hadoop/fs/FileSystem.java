@@ -124,4 +124,9 @@ public abstract class FileSystem extends Configured {
             throws IOException {
         throw new AssertionError("a stub");
     }
+
+    public void copyToLocalFile(boolean deleteSource, Path source, Path target, boolean useRawLocalFileSystem)
+            throws IOException {
+        throw new AssertionError("a stub");
+    }
 }
