@@ -140,6 +140,10 @@ class UnavailableError(JournalError):
         return self.code == JournalCode.OUTCOME_UNKNOWN
 
 
+class WriteCutShortError(UnavailableError):
+    """A streamed file lost the service in its middle. Who still has all of it: begin again, with the same operation."""
+
+
 class DamagedJournalError(JournalError):
     """An operator must act: stored bytes are damaged, lost, or written by a newer version. Never served as if whole."""
 

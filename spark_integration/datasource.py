@@ -139,6 +139,12 @@ class _Question:
         """Of one journal: the volume itself, or one of its shards."""
         if not self.servers and not self.directory:
             raise refused(JournalCode.BAD_REQUEST, "say where the log is, with the option servers or dir, or a profile")
+        unopened: list[str] = []
+
+        def failed(place: str, error: JournalError) -> None:
+            _log.warning("%s", error.message)
+            unopened.append(place)
+
         opening = open_named_copies(
             name,
             servers=split_addresses(self.servers),
@@ -146,10 +152,10 @@ class _Question:
             token=self._token,
             tls=self._tls,
             insecure=self.insecure,
-            on_failure=lambda error: _log.warning("%s", error.message),
+            on_failure=failed,
         )
         async with opening as copies:
-            yield await open_reader(name, copies)
+            yield await open_reader(name, copies, unopened=unopened)
 
     @property
     def _directory(self) -> Path | None:

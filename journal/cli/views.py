@@ -11,7 +11,6 @@ import trio
 
 from journal.cli.options import is_now, moment_of
 from journal.copies.backups import check_moment, is_end_known, shortfall_of
-from journal.copies.copies import MemberCopy
 from journal.copies.extents import group_extents
 from journal.copies.opening import open_named_copies
 from journal.copies.volume_reader import open_reader
@@ -153,9 +152,17 @@ class ServiceView:
         return [b"".join([piece async for piece in self.read(file.status.path)]) for file in files]
 
 
-def open_copies(access: Access, volume: str) -> AbstractAsyncContextManager[list[Copy]]:
-    """The copies that the options name and that can be opened; UnavailableError if none can."""
+def open_copies(
+    access: Access, volume: str, unopened: list[str] | None = None
+) -> AbstractAsyncContextManager[list[Copy]]:
+    """The copies that the options name and that can be opened, and in `unopened` the others. UnavailableError: none."""
     shown = access.to_servers
+
+    def failed(place: str, error: JournalError) -> None:
+        note(f"warning: {error.message}")
+        if unopened is not None:
+            unopened.append(place)
+
     return open_named_copies(
         volume,
         servers=access.servers,
@@ -164,7 +171,7 @@ def open_copies(access: Access, volume: str) -> AbstractAsyncContextManager[list
         tls=shown.tls,
         insecure=shown.insecure,
         timeout=access.timeout,
-        on_failure=lambda error: note(f"warning: {error.message}"),
+        on_failure=failed,
     )
 
 
@@ -216,8 +223,9 @@ async def open_whole_log(access: Access, volume: str) -> AsyncIterator[VolumeRea
 
 
 async def _opened(access: Access, volume: str, stack: AsyncExitStack) -> VolumeReader:
-    copies = await stack.enter_async_context(open_copies(access, volume))
-    reader = await open_reader(volume, copies)
+    unopened: list[str] = []
+    copies = await stack.enter_async_context(open_copies(access, volume, unopened))
+    reader = await open_reader(volume, copies, unopened=unopened)
     for problem in reader.problems.values():
         note(f"warning: {problem.message}")
     if shortfall := await shortfall_of(reader):
@@ -317,12 +325,9 @@ def unread_members(reader: VolumeReader, access: Access) -> list[tuple[str, str]
     """(address, why) of each member that no copy here is of; none if it is only a directory that is looked into."""
     if not access.servers:
         return []
-    read = {copy.client.server_identity for copy in reader.copies if isinstance(copy, MemberCopy)}
-    labels = {copy.label for copy in reader.copies}  # a server that was wiped answers there, and says so itself
     return [
-        (member.address, "does not answer" if member.address in access.servers else "not asked: add it to --servers")
-        for member in reader.header.membership.members
-        if member.identity not in read and member.address not in labels
+        (address, "does not answer" if address in access.servers else "not asked: add it to --servers")
+        for address in reader.members_without_copy()
     ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from journal.copies.backup_mark import MARK_BYTES_MAX, MARK_NAME, BackupMark, MarkedObject, decode_mark, encode_mark
 from journal.copies.copies import DirectoryCopy
+from journal.copies.history import lost_if_all_were_heard
 from journal.copies.repairing import read_segment
 from journal.copies.volume_reader import open_reader, read_whole, whole_snapshot
 from journal.errors import DamagedJournalError, JournalCode, refused
@@ -161,9 +162,10 @@ class Backup:
     async def _read(self, name: str) -> bytes:
         reader = self._reader
         link = next((link for link in reader.chain.links if link.segment == name), None)
-        if link is None:
-            return await whole_snapshot(reader.copies, name)
-        return await read_segment(link, reader.copies, stop=link.start + self.wanted[name])
+        with lost_if_all_were_heard(reader.chain.unheard):
+            if link is None:
+                return await whole_snapshot(reader.copies, name)
+            return await read_segment(link, reader.copies, stop=link.start + self.wanted[name])
 
     async def finish(self) -> Lsn:
         """Read the end from the backup itself, and write the mark, if it says something new; up to where it goes.

@@ -94,7 +94,7 @@ def _fits(first: Extent, last: Extent, extent: Extent) -> bool:
     )
 
 
-async def read_group(copies: Sequence[Copy], extents: list[Extent]) -> list[bytes]:
+async def read_group(copies: Sequence[Copy], extents: list[Extent], *, not_asked: Sequence[str] = ()) -> list[bytes]:
     """The bytes of extents of one group, each checked; what the first copy has not whole comes from another."""
     start, end = extents[0].offset, max(extent.offset + extent.length for extent in extents)
     try:
@@ -105,6 +105,6 @@ async def read_group(copies: Sequence[Copy], extents: list[Extent]) -> list[byte
     for extent in extents:
         piece = bytes(data[extent.offset - start : extent.offset - start + extent.length])
         if not is_whole(extent, piece):
-            piece = await read_extent(extent, copies)
+            piece = await read_extent(extent, copies, not_asked=not_asked)
         pieces.append(piece)
     return pieces

@@ -7,7 +7,7 @@ is believed that does not follow from its predecessor by the chain value.
 from __future__ import annotations
 
 import dataclasses
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from journal.copies.copies import DirectoryCopy
@@ -19,7 +19,7 @@ from journal.records.record import ChainHash as ChainValue
 from journal.records.segment import SegmentHeader, SegmentReader, decode_segment_header, parse_segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from journal.copies.copies import Copy
 
@@ -60,6 +60,7 @@ class History:
     doubtful: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # of `sizes`, what servers call damaged
     ends: dict[str, CopyEnd] = dataclasses.field(default_factory=dict)  # by label of the copy
     positions: dict[str, Position] = dataclasses.field(default_factory=dict)  # how far each segment was read already
+    unheard: tuple[str, ...] = ()  # who may have what these copies have not: named, and did not answer
 
     @property
     def is_part(self) -> bool:
@@ -107,16 +108,17 @@ class History:
     async def segment_records(
         self, link: ChainLink, stop: int, *, start: int = 0, payloads: bool
     ) -> AsyncGenerator[Record, None]:
-        """Records of one segment before `stop`. DAMAGED or LOST if no copy has the next one whole."""
+        """Records of one segment before `stop`. DAMAGED, LOST, UNAVAILABLE if no copy has the next one whole."""
         at = self._position(link, start)
 
         def walk(copy: Copy) -> AsyncGenerator[Record, None]:
             return _records_of(copy, link, at, stop, payloads=payloads)
 
-        async with aclosing(completing(self.copies, link, at, stop, walk)) as records:
-            async for record in records:
-                self.positions[link.segment] = at  # which moves along
-                yield record
+        with lost_if_all_were_heard(self.unheard):
+            async with aclosing(completing(self.copies, link, at, stop, walk)) as records:
+                async for record in records:
+                    self.positions[link.segment] = at  # which moves along
+                    yield record
 
 
 async def _records_of(
@@ -133,10 +135,12 @@ async def _records_of(
             return
 
 
-async def read_chain(volume: str, copies: Sequence[Copy], *, known: History | None = None) -> History:
-    """The chain that these copies tell. VOLUME_NOT_FOUND, UNAVAILABLE (no copy answers), LOST, DAMAGED, TOO_NEW.
+async def read_chain(
+    volume: str, copies: Sequence[Copy], *, known: History | None = None, unopened: Sequence[str] = ()
+) -> History:
+    """The chain that these copies tell. VOLUME_NOT_FOUND, UNAVAILABLE, LOST (all were heard), DAMAGED, TOO_NEW.
 
-    What was read before (`known`) is not read again: headers and records never change.
+    What was read before (`known`) is not read again: headers and records never change. `unopened`: other copies' names.
     """
     sizes: dict[tuple[str, str], int] = {}
     unsealed: set[tuple[str, str]] = set()
@@ -157,7 +161,10 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: History | No
     headers = await _read_headers(answering, sizes, known)
     if not headers.whole:
         raise _nothing_found(volume, problems)
-    links = _links(headers.whole, answering)
+    silent = [label for label, problem in problems.items() if isinstance(problem, UnavailableError)]
+    unheard = (*unopened, *silent)
+    with lost_if_all_were_heard(unheard):
+        links = _links(headers.whole, answering)
     chain = History(
         copies=tuple(answering),
         links=links,
@@ -169,12 +176,25 @@ async def read_chain(volume: str, copies: Sequence[Copy], *, known: History | No
         acknowledged_lsn=Lsn(0),
         problems=problems,
         positions={} if known is None else known.positions,
+        unheard=unheard,
     )
     for copy in answering:
         end = chain.ends[copy.label] = await _end_of(chain, copy, None if known is None else known.ends.get(copy.label))
         if end.lsn > links[-1].start:
             chain.acknowledged_lsn = max(chain.acknowledged_lsn, end.acknowledged_lsn)
     return chain
+
+
+@contextmanager
+def lost_if_all_were_heard(unheard: Sequence[str]) -> Iterator[None]:
+    """LOST becomes UNAVAILABLE while there are copies that were not heard: they may have what no other has."""
+    try:
+        yield
+    except DamagedJournalError as error:
+        if error.code is not JournalCode.LOST or not unheard:
+            raise
+        message = f"{error.message.removeprefix('LOST: ')}; no answer from: {', '.join(unheard)}"
+        raise UnavailableError(JournalCode.UNAVAILABLE, message, **error.fields) from error
 
 
 async def _end_of(chain: History, copy: Copy, before: CopyEnd | None) -> CopyEnd:

@@ -28,28 +28,27 @@ async def open_named_copies(
     tls: ssl.SSLContext | None,
     insecure: bool,
     timeout: float | None = None,
-    on_failure: Callable[[JournalError], None] = lambda _: None,
+    on_failure: Callable[[str, JournalError], None] = lambda _place, _error: None,
 ) -> AsyncIterator[list[Copy]]:
-    """Those that can be opened; `on_failure` hears why another one cannot. UnavailableError if none can be opened.
+    """Those that can be opened; `on_failure` hears which other ones cannot, and why. UnavailableError if none can be.
 
     No server is waited for longer than `timeout`.
     """
-    openings: list[AbstractAsyncContextManager[Copy]] = []
+    openings: dict[str, AbstractAsyncContextManager[Copy]] = {}
     if directory is not None:
-        openings.append(open_directory_copy(directory, volume))
-    openings += [
-        open_member_copy(server, volume, token=token, tls=tls, insecure=insecure, timeout=timeout) for server in servers
-    ]
+        openings[str(directory)] = open_directory_copy(directory, volume)
+    for server in servers:
+        openings[server] = open_member_copy(server, volume, token=token, tls=tls, insecure=insecure, timeout=timeout)
     async with AsyncExitStack() as stack:
         copies: list[Copy] = []
-        failures: list[JournalError] = []
-        for opening in openings:
+        failures: dict[str, JournalError] = {}
+        for place, opening in openings.items():
             try:
                 copies.append(await stack.enter_async_context(opening))
             except UnavailableError as error:
-                failures.append(error)
+                failures[place] = error
         if failures and not copies:
-            raise failures[0]
-        for failure in failures:
-            on_failure(failure)
+            raise next(iter(failures.values()))
+        for place, failure in failures.items():
+            on_failure(place, failure)
         yield copies

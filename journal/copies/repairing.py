@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from journal.copies.backup_mark import MARK_NAME
 from journal.copies.copies import DirectoryCopy, MemberCopy
+from journal.copies.history import lost_if_all_were_heard
 from journal.copies.member_filling import verified_bytes
 from journal.copies.surveying import is_current
 from journal.copies.volume_reader import whole_snapshot
@@ -56,7 +57,8 @@ def plan_repairs(reader: VolumeReader, copy: Copy, report: CopyReport) -> list[R
 async def carry_out(reader: VolumeReader, repair: Repair, progress: Callable[[int], None]) -> int:
     """Replace the object; how many bytes were written. LOST if no other copy has it whole; nothing was changed then.
 
-    UNAVAILABLE if it is not known that the chain that was read is the volume's: a segment would be sealed too early.
+    UNAVAILABLE if a copy may have it that did not answer, or if it is not known that the chain that was read is the
+    volume's: a segment would be sealed too early.
     """
     others = [copy for copy in reader.copies if copy is not repair.copy]
     if isinstance(repair.copy, MemberCopy) and not await is_current(reader):
@@ -65,19 +67,22 @@ async def carry_out(reader: VolumeReader, repair: Repair, progress: Callable[[in
             "over that failed. Name all servers, and try again when the volume has an owner; nothing was changed"
         )
         raise UnavailableError(JournalCode.UNAVAILABLE, message)
-    if parse_snapshot_name(repair.object) is not None:
-        data = await whole_snapshot(others, repair.object)
-    else:
-        link = next((link for link in reader.chain.links if link.segment == repair.object), None)
-        if link is None:  # before all that these copies have in one piece: they do not even know where it begins
-            message = f"LOST: no copy here has {repair.object}: name the servers, too"
-            raise DamagedJournalError(JournalCode.LOST, message, object=repair.object)
-        stop = reader.acknowledged_lsn if link.end is None else link.end
-        data = await read_segment(link, others, stop=stop)
+    with lost_if_all_were_heard(reader.chain.unheard):
+        data = await _whole_elsewhere(reader, repair.object, others)
     assert isinstance(repair.copy, MemberCopy | DirectoryCopy)
     await repair.copy.replace(repair.object, data, present=repair.present)
     progress(len(data))
     return len(data)
+
+
+async def _whole_elsewhere(reader: VolumeReader, name: str, others: Sequence[Copy]) -> bytes:
+    if parse_snapshot_name(name) is not None:
+        return await whole_snapshot(others, name)
+    link = next((link for link in reader.chain.links if link.segment == name), None)
+    if link is None:  # before all that these copies have in one piece: they do not even know where it begins
+        message = f"LOST: no copy here has {name}: name the servers, too"
+        raise DamagedJournalError(JournalCode.LOST, message, object=name)
+    return await read_segment(link, others, stop=reader.acknowledged_lsn if link.end is None else link.end)
 
 
 async def read_segment(link: ChainLink, copies: Sequence[Copy], *, stop: int) -> bytes:

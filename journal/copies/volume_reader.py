@@ -11,10 +11,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from journal.checkpoint.layout import batch_of
+from journal.copies.copies import MemberCopy
 from journal.copies.extents import read_extent, read_group
 from journal.copies.history import History, read_chain
 from journal.copies.moved_batches import lsn_of_moved_batch
-from journal.errors import JournalCode, JournalError, refused
+from journal.errors import JournalCode, JournalError, UnavailableError, refused
 from journal.image.image import Image
 from journal.image.index_snapshot import checked_snapshot, snapshots_on_chain
 from journal.image.nodes import Extent
@@ -41,16 +42,18 @@ _WHOLE_PIECE_BYTES: Final = 64 << 20  # of what is wanted in memory as a whole: 
 class VolumeReader:
     """A volume as it was when it was opened; `refresh` looks again. Errors are JournalError."""
 
-    def __init__(self, volume: str, copies: Sequence[Copy]) -> None:
+    def __init__(self, volume: str, copies: Sequence[Copy], *, unopened: Sequence[str] = ()) -> None:
+        """`unopened`: names of other copies that were meant to be read, and could not be opened."""
         self.volume = volume
         self.copies = tuple(copies)
+        self.unopened = tuple(unopened)
         self.chain: History
         self._known: History | None = None
         self.problems: dict[str, JournalError] = {}  # copies that could not be read, by label
 
     async def refresh(self) -> None:
         """Choose the chain from what the copies have now. VOLUME_NOT_FOUND, UNAVAILABLE, LOST, DAMAGED, TOO_NEW."""
-        self.chain = self._known = await read_chain(self.volume, self.copies, known=self._known)
+        self.chain = self._known = await read_chain(self.volume, self.copies, known=self._known, unopened=self.unopened)
         self.problems = self.chain.problems
 
     @property
@@ -62,6 +65,19 @@ class VolumeReader:
     def header(self) -> SegmentHeader:
         """The newest header."""
         return self.chain.headers[self.chain.links[-1].segment]
+
+    def members_without_copy(self) -> list[str]:
+        """Addresses of the members that no copy here is of."""
+        read = {copy.client.server_identity for copy in self.copies if isinstance(copy, MemberCopy)}
+        labels = {copy.label for copy in self.copies}  # a server that was wiped answers there, and says so itself
+        members = self.header.membership.members
+        return [one.address for one in members if one.identity not in read and one.address not in labels]
+
+    def _not_asked(self) -> list[str]:
+        """Who else may have what these copies have not. A directory that is looked into by itself is all there is."""
+        if not self.unopened and not any(isinstance(copy, MemberCopy) for copy in self.copies):
+            return []
+        return list(dict.fromkeys([*self.unopened, *self.members_without_copy()]))
 
     @property
     def acknowledged_lsn(self) -> Lsn:
@@ -142,6 +158,9 @@ class VolumeReader:
         what = f"the oldest moment that can be read is LSN {self.oldest_lsn}"
         if lsn >= self.oldest_lsn:
             what = f"the log before LSN {self.chain.links[0].start} is missing, and no index snapshot stands for it"
+        if self.chain.unheard and lsn >= self.header.oldest:  # which is kept, somewhere
+            who = ", ".join(self.chain.unheard)
+            raise UnavailableError(JournalCode.UNAVAILABLE, f"LSN {lsn} cannot be read: {what}; no answer from: {who}")
         message = f"LSN {lsn} is older than what is kept {self._where}: {what}"
         raise refused(JournalCode.OUT_OF_RETENTION, message, oldest=self.oldest_lsn)
 
@@ -241,20 +260,20 @@ class VolumeReader:
     async def read_extent(self, extent: Extent) -> bytes:
         """The extent's bytes from whichever copy has them whole. UNAVAILABLE, DAMAGED, LOST."""
         assert extent.length <= PAYLOAD_BYTES_MAX
-        return await read_extent(extent, self.copies)
+        return await read_extent(extent, self.copies, not_asked=self._not_asked())
 
     async def read_group(self, extents: list[Extent]) -> list[bytes]:
         """The same for extents of one group (extents.py), read as one range."""
-        return await read_group(self.copies, extents)
+        return await read_group(self.copies, extents, not_asked=self._not_asked())
 
     def moments_of(self, image: Image) -> Mapping[str, int]:
         """The LSN that an image is of, by the volume: several, where that is spread over shards."""
         return {self.volume: image.lsn}
 
 
-async def open_reader(volume: str, copies: Sequence[Copy]) -> VolumeReader:
+async def open_reader(volume: str, copies: Sequence[Copy], *, unopened: Sequence[str] = ()) -> VolumeReader:
     """A reader of what these copies have now."""
-    reader = VolumeReader(volume, copies)
+    reader = VolumeReader(volume, copies, unopened=unopened)
     await reader.refresh()
     return reader
 

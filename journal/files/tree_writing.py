@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.errors import JournalError
+from journal.errors import JournalError, WriteCutShortError
 from journal.records.paths import SCRATCH_PREFIX, join, parent_of
 from journal.records.record import CLIENT_BYTES
 from journal.volume import PUT_BYTES_MAX, OperationId
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from journal.volume import MarkValue, Volume
 
 FILES_AT_ONCE: Final = 16  # the service puts what comes together into one sync
+ATTEMPTS_MAX: Final = 5  # at a large file: a failover costs one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class NewFile:
     size: int
     modified_ms: int
     pieces: Callable[[], AsyncIterator[bytes]]
+    """All of it, each time that it is called."""
 
 
 async def write_tree(
@@ -107,11 +109,30 @@ async def _write_file(
             await volume.put(path, data, overwrite=True, operation=operation, modified_ms=file.modified_ms)
             progress(len(data))
             return
+    told = 0
+
+    def tell(written: int) -> None:
+        nonlocal told
+        progress(max(0, written - told))
+        told = max(told, written)
+
+    for _ in range(ATTEMPTS_MAX - 1):
+        with suppress(WriteCutShortError):  # the service did not keep what it had, and all of it is still here
+            await _stream_file(volume, file, path, operation, tell)
+            return
+    await _stream_file(volume, file, path, operation, tell)
+
+
+async def _stream_file(
+    volume: Volume, file: NewFile, path: str, operation: OperationId, tell: Callable[[int], None]
+) -> None:
     writing = await volume.open_write(path, overwrite=True, operation=operation, modified_ms=file.modified_ms)
+    written = 0
     try:
         async for piece in file.pieces():
             await writing.write(piece)
-            progress(len(piece))
+            written += len(piece)
+            tell(written)
         await writing.commit()
     except BaseException:
         with trio.move_on_after(5, shield=True):

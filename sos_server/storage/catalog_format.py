@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CATALOG_VERSION: Final = 1
 _HEADER: Final = Struct(">4sHHQQQQQII")
+_HEADER_START: Final = Struct(">4sH")
 _MAGIC: Final = b"SOSC"
 _ROW_BYTES: Final = Struct(">H")
 HEADER_BYTES: Final = _HEADER.size
@@ -68,28 +69,32 @@ def encode_record(checkpoint: CatalogCheckpoint, rows: bytes | bytearray) -> byt
 
 
 def record_bytes(header: bytes) -> int | None:
-    """How long the record is that begins with this header, or None when that is not a header.
-
-    DamagedError for a version that is not known.
-    """
+    """How long the record is that begins with this header, or None when that is not a header."""
     if len(header) < HEADER_BYTES:
         return None
-    magic, version, _, _, _, _, _, rows_bytes, _, _ = _HEADER.unpack_from(header)
+    magic, _, _, _, _, _, _, rows_bytes, _, _ = _HEADER.unpack_from(header)
     if magic != _MAGIC:
         return None
-    if version != CATALOG_VERSION:
-        raise DamagedError(f"the catalog has version {version}, this server knows version {CATALOG_VERSION} only")
     return -(-(HEADER_BYTES + int(rows_bytes)) // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def decode_record(record: bytes) -> tuple[CatalogCheckpoint, list[Row]] | None:
-    """The record at the beginning of these bytes, or None when it is not whole. DamagedError: whole, but nonsense."""
+    """The record at the beginning of these bytes, or None when it is not whole.
+
+    DamagedError: whole, but nonsense, or of a version that is not known, whose checksum could be anywhere.
+    """
     if len(record) < HEADER_BYTES or record_bytes(record) is None:
         return None
     _, _, _, sequence, replay_from, open_generation, next_number, rows_bytes, _, crc = _HEADER.unpack_from(record)
     rows = memoryview(record)[HEADER_BYTES : HEADER_BYTES + rows_bytes]
-    if len(rows) != rows_bytes or crc != crc32c(rows, crc32c(record[: HEADER_BYTES - 4])):
+    known = _HEADER_START.pack(_MAGIC, CATALOG_VERSION) + record[_HEADER_START.size : HEADER_BYTES - 4]
+    if len(rows) != rows_bytes or crc != crc32c(rows, crc32c(known)):
+        _, version = _HEADER_START.unpack_from(record)
+        if version != CATALOG_VERSION:
+            raise DamagedError(f"the catalog has version {version}, this server knows version {CATALOG_VERSION} only")
         return None
+    if not record.startswith(_HEADER_START.pack(_MAGIC, CATALOG_VERSION)):
+        return None  # nothing but the version rotted
     checkpoint = CatalogCheckpoint(
         sequence=sequence, replay_from=replay_from, open_generation=open_generation, next_number=next_number
     )

@@ -145,8 +145,20 @@ def encode_log_header(header: LogHeader) -> bytes:
     return (content + crc32c(content).to_bytes(CRC_BYTES, "big")).ljust(BLOCK_BYTES, b"\0")
 
 
+def _layout(version: int) -> Struct:
+    return _HEADER_1 if version == 1 else _HEADER
+
+
+def _matches(block: bytes, version: int) -> bool:
+    """Whether a header of this version has the CRC that is in it."""
+    layout = _layout(version)
+    crc: int = layout.unpack_from(block)[-1]
+    return crc == crc32c(block[: layout.size - CRC_BYTES])
+
+
 def decode_log_header(block: bytes) -> LogHeader | None:
-    """The header, or None for anything that is not a whole one (a file that was never used, a torn write).
+    """The header, or None for anything that is not a whole one (a file that was never used, a torn write, a bit that
+    rotted: in the version, too, if the checksum is that of a version that is known).
 
     DamagedError for a version that is not known: its file is not ours to write over.
     """
@@ -156,11 +168,14 @@ def decode_log_header(block: bytes) -> LogHeader | None:
     if magic != _HEADER_MAGIC:
         return None
     if version not in _VERSIONS_KNOWN:
+        if any(
+            _matches(_HEADER_START.pack(magic, known) + block[_HEADER_START.size :], known) for known in _VERSIONS_KNOWN
+        ):
+            return None
         raise DamagedError(f"a log file has version {version}, this server knows versions 1 to {LOG_VERSION} only")
-    layout = _HEADER_1 if version == 1 else _HEADER
-    _, _, _, generation, file_bytes, previous, end, sequence, identity, *nonce, crc = layout.unpack_from(block)
-    if crc != crc32c(block[: layout.size - CRC_BYTES]):
+    if not _matches(block, version):
         return None
+    _, _, _, generation, file_bytes, previous, end, sequence, identity, *nonce, _ = _layout(version).unpack_from(block)
     return LogHeader(
         generation=generation,
         file_bytes=file_bytes,

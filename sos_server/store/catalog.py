@@ -117,9 +117,8 @@ class Catalog:
         """Apply its records; how many bytes they are. A last one that is not whole never counted."""
         position, file_bytes = 0, await file.size()
         while (length := record_bytes(await file.read(position, HEADER_BYTES))) is not None:
-            if position + length > file_bytes:  # before that much is read: a bit more in its length may be exabytes
-                break
-            decoded = decode_record(await file.read(position, length))
+            # No more than there is: a bit more in its length may be exabytes.
+            decoded = decode_record(await file.read(position, min(length, file_bytes - position)))
             if decoded is None or (position and decoded[0].sequence != self.checkpoint.sequence + 1):
                 break
             self.checkpoint, rows = decoded

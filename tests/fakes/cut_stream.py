@@ -35,6 +35,10 @@ class CutStream(trio.abc.Stream):
     async def aclose(self) -> None:
         await self._stream.aclose()
 
+    def cut(self) -> None:
+        """Nothing more passes from now on."""
+        self._sent_left = self._received_left = 0
+
     async def _break(self) -> None:
         self._sent_left = self._received_left = 0
         await trio.aclose_forcefully(self._stream)

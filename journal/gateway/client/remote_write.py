@@ -1,7 +1,8 @@
 """A large file on its way from a client to a journal service.
 
 Up to REPLAY_BYTES_MAX are kept until the answer, so that a lost connection costs nothing but time. A larger file is
-streamed and is not kept: when its connection is lost before the commit, it does not exist, and the caller begins again.
+streamed and is not kept: when its connection is lost before the commit, it does not exist, and the caller begins again,
+if it still has all of it (WriteCutShortError).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from journal.errors import JournalCode, JournalError, UnavailableError
+from journal.errors import JournalCode, JournalError, WriteCutShortError
+from journal.gateway.client.retry_state import AGAIN
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.answer_checks import check_file
 from journal.gateway.wire.limits import CLIENT_SECONDS, PIECE_BYTES_MAX
@@ -109,11 +111,12 @@ class RemoteWrite:
             link = await self._streaming_link()
             await self._send_kept(link, least)
         except SosError as error:
+            had_begun = self._link is not None
             await self.cancel()
-            if isinstance(error, JournalError):
+            if isinstance(error, JournalError) and not (had_begun and _is_elsewhere(error)):
                 raise
             path = self._opening().path
-            raise UnavailableError(
+            raise WriteCutShortError(
                 JournalCode.UNAVAILABLE, f"{path} was not written, its connection was lost: begin again ({error})"
             ) from error
         return link
@@ -139,13 +142,18 @@ class RemoteWrite:
             try:
                 with trio.fail_after(CLIENT_SECONDS):
                     answer = await self._committed(link)
-            except JournalError:
-                raise
             except (SosError, trio.TooSlowError) as error:
+                if isinstance(error, JournalError) and not _is_elsewhere(error):
+                    raise
                 path = self._opening().path
-                raise UnavailableError(
+                raise WriteCutShortError(
                     JournalCode.OUTCOME_UNKNOWN,
                     f"{path} may have been written or not, its connection was lost at the end: look for it, or write "
                     f"it again ({str(error) or 'no answer before the deadline'})",
                 ) from error
         return answer.status
+
+
+def _is_elsewhere(refusal: JournalError) -> bool:
+    """Whether the service only does not have the volume any more, or not at the moment."""
+    return refusal.code in AGAIN or refusal.code is JournalCode.NOT_OWNER

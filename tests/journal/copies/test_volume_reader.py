@@ -223,6 +223,22 @@ async def test_a_missing_middle_segment_is_lost_in_those_words() -> None:
     assert caught.value.code == JournalCode.LOST
 
 
+async def test_nothing_is_lost_while_a_copy_that_may_have_it_was_not_heard() -> None:
+    history, _ = _batches(9)
+    names = list(history.segments)
+    whole, without = _copy("a", history), _copy("b", history)
+    image = await (await open_reader("v", [whole])).image(Now())
+    del without.objects[names[0]]
+    for copies, unopened in (([without], ["c"]), ([without, MemoryCopy("c", silent=True)], [])):
+        with pytest.raises(UnavailableError, match=f"{names[0]}.*: c$") as caught:
+            await _content(await open_reader("v", copies, unopened=unopened), image, "q/offsets/0")
+        assert caught.value.code == JournalCode.UNAVAILABLE
+    del without.objects[names[1]]
+    for copies, unopened in (([without], ["c"]), ([without, MemoryCopy("c", silent=True)], [])):
+        with pytest.raises(UnavailableError, match=r"no answer from: c$"):
+            await open_reader("v", copies, unopened=unopened)
+
+
 async def test_a_truncated_tail_is_no_fuss() -> None:
     history, _ = _batches(3)
     copy = _copy("a", history)

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from journal.errors import JournalCode, JournalError, journal_error
+from journal.files.tree_writing import NewFile, write_tree
 from journal.gateway.client.client import ClientSettings, RemoteVolume, open_volume
 from journal.gateway.client.remote_write import REPLAY_BYTES_MAX
 from journal.gateway.client.service_pool import CONNECTIONS_MAX
@@ -22,7 +23,7 @@ from tests.fakes.cut_stream import CutStream
 from tests.journal.gateway.conftest import HELLO, Service
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 Clock = trio.testing.MockClock
 ALONE = pytest.mark.parametrize("shared", [False], ids=["alone"], indirect=True)
@@ -408,6 +409,40 @@ async def test_silence_is_a_lost_connection(service: Service, other: Service, au
     async with open_volume(["a", "b"], "payments", dial=network.dial) as volume:
         assert await _put(volume, "f") == 1
     assert limits.SILENCE_SECONDS_MAX <= trio.current_time() <= limits.SILENCE_SECONDS_MAX + 2
+
+
+@pytest.mark.parametrize("lost", ["the middle", "the answer", "the owner"])
+async def test_a_large_file_that_is_imported_is_sent_again(lost: str, service: Service, autojump_clock: Clock) -> None:
+    """It can be read again; whether the first attempt was done or not, it is there once."""
+    network, streams, told = Network(a=service), list[CutStream](), list[int]()
+
+    def cut(stream: trio.abc.Stream) -> trio.abc.Stream:
+        is_cut = lost == "the middle" and len(streams) < 3
+        streams.append(CutStream(stream, sent_max=REPLAY_BYTES_MAX // 2 if is_cut else 1 << 30, received_max=1 << 30))
+        return streams[-1]
+
+    async def answer_once() -> None:
+        service.volume.before_answer = None
+        if lost == "the answer":
+            for stream in streams:
+                stream.cut()
+        else:
+            raise journal_error(JournalCode.NOT_OWNER, "handed over", {"epoch": 1, "owned": 0})
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(REPLAY_BYTES_MAX // PUT_BYTES_MAX + 4):
+            if number == REPLAY_BYTES_MAX // PUT_BYTES_MAX + 3 and lost != "the middle" and len(told) < 21:
+                service.volume.before_answer = answer_once
+            yield bytes([number]) * PUT_BYTES_MAX
+
+    size = REPLAY_BYTES_MAX + 4 * PUT_BYTES_MAX
+    file = NewFile(path="", is_directory=False, size=size, modified_ms=7, pieces=pieces)
+    network.cut = cut
+    async with open_volume(["a"], "payments", dial=network.dial) as volume:
+        await write_tree(volume, [file], "q", scratch="0", origin={"imported_files": 1}, progress=told.append)
+        assert len([piece async for piece in volume.read("q")]) > 0
+        assert (await volume.stat("q")).size == sum(told) == size
+    assert service.volume.before_answer is None
 
 
 @ALONE
