@@ -313,8 +313,10 @@ class RemoteVolume:
             while True:
                 try:
                     async with links(self.epoch, persistence.trying) as link:
-                        persistence.asking()
-                        return await self._believed(attempt, link)
+                        try:
+                            return await self._believed(attempt, link)
+                        finally:
+                            persistence.asked(has_sent=link.has_sent)
                 except SosError as error:
                     self._unlearn(error)
                     pause_seconds = persistence.after(error, self._settings.chance.random())

@@ -49,9 +49,9 @@ class RetryState:
         """A new attempt, at this address: what fails from here on fails there."""
         self._address = address
 
-    def asking(self) -> None:
-        """From here on the service may do what is asked."""
-        self._unanswered = True
+    def asked(self, *, has_sent: bool) -> None:
+        """The attempt is over. Whether anything of the request has left: then the service may do what is asked."""
+        self._unanswered = has_sent
 
     def after(self, error: SosError, chance: float) -> float:
         """How many seconds to pause before the next attempt; raises the error if there should be none."""

@@ -43,11 +43,15 @@ _RESERVED: Final = frozenset({"self", "code", "message"})
 
 
 class ServiceLink:
-    """A connection to one service. `usable` between two requests, as far as this side knows."""
+    """A connection to one service. `usable` between two requests, as far as this side knows.
+
+    `has_sent`: whether anything was asked since it was taken from the pool.
+    """
 
     def __init__(self, stream: trio.abc.Stream, address: str) -> None:
         self.address = address
         self.usable = False
+        self.has_sent = False
         self.epoch = 0  # of the last answer that had one
         self._head = b""  # the first bytes that came
         self._stream = stream
@@ -102,6 +106,7 @@ class ServiceLink:
 
     async def send(self, *messages: m.Request) -> None:
         """Frames of a request, without waiting for an answer: the link is not usable until that came."""
+        self.has_sent = True
         for message in messages:
             await self.send_frames(encode(message))
 

@@ -93,6 +93,7 @@ class ServicePool:
                 trying(address)
                 link = await self._opened(address, epoch_seen)
             trying(link.address)
+            link.has_sent = False
             try:
                 yield link
             finally:

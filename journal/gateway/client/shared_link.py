@@ -29,12 +29,13 @@ IN_PROGRESS_MAX: Final = 256
 A service takes four times as many."""
 
 
-class _Asked:
-    """A request on its way."""
+class Question:
+    """A request that is made, and whether it has left."""
 
-    __slots__ = ("answer", "answered", "failure")
+    __slots__ = ("answer", "answered", "failure", "has_left")
 
     def __init__(self) -> None:
+        self.has_left = False
         self.answered = trio.Event()
         self.answer: m.Answer | None = None
         self.failure: SosError | None = None
@@ -46,9 +47,9 @@ class SharedLink:
     def __init__(self, stream: trio.abc.Stream, address: str) -> None:
         self.address = address
         self._link = ServiceLink(stream, address)
-        self._questions: dict[int, _Asked] = {}  # also those whose asker has gone: their tags are in use
+        self._questions: dict[int, Question] = {}  # also those whose asker has gone: their tags are in use
         self._last_tag = 0
-        self._frames: dict[int, bytes] = {}  # to be sent, by tag
+        self._frames: dict[int, bytes] = {}  # of these questions, to be sent
         self._due = trio.lowlevel.ParkingLot()  # the sender waits here
         self._room = trio.lowlevel.ParkingLot()  # who would be one too many waits here
         self._patience = trio.CancelScope()
@@ -102,6 +103,7 @@ class SharedLink:
                 question.failure = failure
                 question.answered.set()
             self._questions.clear()
+            self._frames.clear()
             self._room.unpark_all()
             self._patience.cancel()
 
@@ -115,13 +117,13 @@ class SharedLink:
         """For one request."""
         return SharedTurn(self)
 
-    async def ask(self, request: m.Request) -> m.Answer:
+    async def ask(self, request: m.Request, question: Question) -> m.Answer:
         """The answer, a refusal as it is. Cancelled: the request is done, or not, and its answer is thrown away."""
         while len(self._questions) >= IN_PROGRESS_MAX:
             await self._room.park()
         if self._failure is not None:
             raise each_its_own(self._failure)
-        tag, question = self._next_tag(), _Asked()
+        tag = self._next_tag()
         self._frames[tag] = tagged(tag, encode(request))
         self._questions[tag] = question
         if len(self._questions) == 1:
@@ -149,6 +151,8 @@ class SharedLink:
             while not self._frames:
                 await self._due.park()
             frames, self._frames = self._frames, {}
+            for tag in frames:
+                self._questions[tag].has_left = True
             await self._link.send_frames(b"".join(frames.values()))
 
     async def _take_answers(self) -> None:
@@ -192,10 +196,16 @@ class SharedTurn:
         self.address = link.address
         self.epoch = 0  # of the answer
         self._link = link
+        self._question = Question()
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether the request has left."""
+        return self._question.has_left
 
     async def ask(self, request: m.Request, kind: type[A]) -> A:
         """As ServiceLink's."""
-        answer = await self._link.ask(request)
+        answer = await self._link.ask(request, self._question)
         self.epoch = getattr(answer, "epoch", 0)
         if isinstance(answer, m.RefusalAnswer):
             raise refusal_error(answer)

@@ -126,7 +126,7 @@ def test_only_where_no_address_is_right_and_nothing_was_asked_it_ends_at_once() 
         other.after(error, 0.5)
     asked = state()
     asked.trying("a:1")
-    asked.asking()
+    asked.asked(has_sent=True)
     asked.after(ConnectionLostError("the answer did not come"), 0.5)
     for _ in range(4):
         asked.after(wrong, 0.5)

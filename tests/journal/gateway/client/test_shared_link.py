@@ -179,6 +179,27 @@ async def test_what_is_given_up_before_it_has_left_is_never_sent(service: Servic
     assert network.dialled == ["a"]
 
 
+async def test_of_what_never_left_it_is_known_that_nothing_was_changed(
+    service: Service, nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
+    """It waits for room, while all that may be in progress is at a service that works on it."""
+    nursery.start_soon(service.gateway.run)
+    service.volume.before_answer = trio.sleep_forever
+    codes = []
+    async with open_volume(["a"], "payments", dial=Network(a=service).dial, settings=BRIEF) as volume:
+
+        async def change(path: str) -> None:
+            with pytest.raises(JournalError) as caught:
+                await _put(volume, path)
+            codes.append(caught.value.code)
+
+        async with trio.open_nursery() as asking:
+            for number in range(IN_PROGRESS_MAX + 10):
+                asking.start_soon(change, f"f{number}")
+    assert codes.count(JournalCode.UNAVAILABLE) == 10
+    assert codes.count(JournalCode.OUTCOME_UNKNOWN) == IN_PROGRESS_MAX
+
+
 async def test_what_comes_slowly_is_no_silence(service: Service, nursery: trio.Nursery, autojump_clock: Clock) -> None:
     """A large answer over a slow line takes longer than a service may be silent."""
     nursery.start_soon(service.gateway.run)
