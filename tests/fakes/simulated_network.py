@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from tests.fakes.simulated_connection import Connection, Link, SimulatedStream
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Iterator
 
 CONNECT_SECONDS: Final = 3.0
 """How long a host that does not answer keeps a caller."""
@@ -138,6 +140,16 @@ class SimulatedNetwork:
         if host in self._asleep:
             self.note("wake", host)
             self._asleep.pop(host).set()
+
+    @contextmanager
+    def until_it_falls_over(self) -> Iterator[None]:
+        """Whoever sleeps when the block ends by an error wakes up: nobody is left to wake it, nor could it be ended."""
+        try:
+            yield
+        except BaseException:
+            for host in list(self._asleep):
+                self.wake_up(host)
+            raise
 
     def is_asleep(self, host: str) -> bool:
         return host in self._asleep

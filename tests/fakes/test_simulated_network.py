@@ -162,3 +162,22 @@ async def test_the_same_seed_gives_the_same_pieces() -> None:
 
     first = await run(lambda: random.Random(11))
     assert first == await run(lambda: random.Random(11))
+
+
+@in_virtual_time
+async def test_who_sleeps_when_all_falls_over_wakes_up(network: SimulatedNetwork) -> None:
+    """What it waits with cannot be cancelled, and nobody else is left: the run would never end."""
+    client, _ = await connected(network)
+    network.fall_asleep("client")
+
+    async def fall_over() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.receive_some)
+            with network.until_it_falls_over():
+                await trio.sleep(1)
+                raise ValueError("on purpose")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await fall_over()
+    assert caught.group_contains(ValueError)
+    assert not network.is_asleep("client")

@@ -89,24 +89,28 @@ class _IngestRun:
         self.ledger = Ledger(world)
 
     async def run(self) -> None:
-        stage = self.stage
         async with trio.open_nursery() as nursery:
-            for host in stage.servers.values():
-                host.start(nursery)
-            await self._create()
-            for host in stage.services.values():
-                host.start(nursery)
-            self._arm()
-            with trio.move_on_after(stage.scenario.profile.seconds):
-                async with trio.open_nursery() as working:
-                    self._people(working)
-                    working.start_soon(self._keep_up, nursery)
-                    await JournalFaults(stage, nursery).go_on()
-            await self._mend(nursery)
-            await self._require_an_acknowledgement()
-            await self._stop()
-            await self._audit(nursery)
+            with self.world.network.until_it_falls_over():
+                await self._play(nursery)
             nursery.cancel_scope.cancel()
+
+    async def _play(self, nursery: trio.Nursery) -> None:
+        stage = self.stage
+        for host in stage.servers.values():
+            host.start(nursery)
+        await self._create()
+        for host in stage.services.values():
+            host.start(nursery)
+        self._arm()
+        with trio.move_on_after(stage.scenario.profile.seconds):
+            async with trio.open_nursery() as working:
+                self._people(working)
+                working.start_soon(self._keep_up, nursery)
+                await JournalFaults(stage, nursery).go_on()
+        await self._mend(nursery)
+        await self._require_an_acknowledgement()
+        await self._stop()
+        await self._audit(nursery)
 
     def _people(self, working: trio.Nursery) -> None:
         listeners = list(self.stage.services)

@@ -52,31 +52,35 @@ class _JournalRun:
         self.stage = JournalStage(world, scenario)
 
     async def run(self) -> None:
-        stage, profile = self.stage, self.scenario.profile
         async with trio.open_nursery() as nursery:
-            for host in stage.servers.values():
-                host.start(nursery)
-            await self._create()
-            for host in stage.services.values():
-                host.start(nursery)
-            async with AsyncExitStack() as stack:
-                volume = await stack.enter_async_context(stage.archive.opened()) if self.scenario.forgets else None
-                self._arm()
-                with trio.move_on_after(profile.seconds):
-                    async with trio.open_nursery() as working:
-                        if volume is not None:
-                            working.start_soon(stage.archive.live, volume)
-                        for number, name in enumerate(DRIVERS):
-                            self._start(working, Grower if number < profile.growers else Driver, name)
-                        self._start(working, Onlooker, "onlooker")
-                        working.start_soon(self._keep_up, nursery)
-                        await JournalFaults(stage, nursery).go_on()
-                self._mend()
-                if self.scenario.goes_on:
-                    await self._require_a_write(nursery)
-                await self._stop()
-            await audit(stage, nursery)
+            with self.world.network.until_it_falls_over():
+                await self._play(nursery)
             nursery.cancel_scope.cancel()
+
+    async def _play(self, nursery: trio.Nursery) -> None:
+        stage, profile = self.stage, self.scenario.profile
+        for host in stage.servers.values():
+            host.start(nursery)
+        await self._create()
+        for host in stage.services.values():
+            host.start(nursery)
+        async with AsyncExitStack() as stack:
+            volume = await stack.enter_async_context(stage.archive.opened()) if self.scenario.forgets else None
+            self._arm()
+            with trio.move_on_after(profile.seconds):
+                async with trio.open_nursery() as working:
+                    if volume is not None:
+                        working.start_soon(stage.archive.live, volume)
+                    for number, name in enumerate(DRIVERS):
+                        self._start(working, Grower if number < profile.growers else Driver, name)
+                    self._start(working, Onlooker, "onlooker")
+                    working.start_soon(self._keep_up, nursery)
+                    await JournalFaults(stage, nursery).go_on()
+            self._mend()
+            if self.scenario.goes_on:
+                await self._require_a_write(nursery)
+            await self._stop()
+        await audit(stage, nursery)
 
     def _start(self, working: trio.Nursery, kind: type[Driver], name: str) -> None:
         stage = self.stage
