@@ -23,7 +23,8 @@ class Deadlines:
     connect_seconds: float = 10.0
     """For one connection: TCP, TLS and HELLO together."""
     answer_seconds: float = 30.0
-    """For one answer; in an append, for the next acknowledgement; in a follow, for any sign of life."""
+    """For one answer, or a part of one that is a sign of life; in an append, for the next acknowledgement; in a follow,
+    for anything."""
     retry_seconds: float = 60.0
     """For all attempts of one request, or to get over one loss of connection. 0: never try again."""
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from sos_client.link import Link, open_link
-from sos_client.net.dialing import translated
 from sos_client.wire import messages as m
 from sos_client.wire.errors import HistoryError, MisuseError
 
@@ -55,7 +54,7 @@ class ConnectionPool:
         async with self._turns:
             link = await (self._connect() if unused else self.take(namespace))
             try:
-                with translated(self.address), trio.fail_after(self._deadlines.answer_seconds):
+                with link.in_time(self._deadlines.answer_seconds):
                     yield link
             finally:
                 await self.give_back(link)
@@ -68,7 +67,7 @@ class ConnectionPool:
         link = self._choose_idle(namespace) or await self._connect()
         if namespace is not None and link.namespace != namespace:
             try:
-                with translated(self.address), trio.fail_after(self._deadlines.answer_seconds):
+                with link.in_time(self._deadlines.answer_seconds):
                     await self.enter(link, namespace)
             except BaseException:
                 await self.give_back(link)

@@ -6,6 +6,7 @@ After any error but a refusal that leaves it open, and after a cancellation, a l
 from __future__ import annotations
 
 import contextlib
+from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
@@ -18,6 +19,8 @@ from sos_client.wire.errors import ConnectionLostError, ProtocolError
 from sos_client.wire.strangers import HEAD_BYTES, SOS_SERVER, check_greeted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sos_client.net.dialing import Dial
     from sos_client.wire.messages import Answer, Message, Request
 
@@ -26,6 +29,9 @@ BULK_RECEIVE_BYTES: Final = 512 << 10
 LAST_WORDS_SECONDS: Final = 1.0
 """How long to look for the reason (an ERROR under way) when a server has closed on us in the middle of a send."""
 CLOSE_SECONDS: Final = 1.0
+SIGN_BYTES: Final = 16 << 10
+"""So much of an answer is a sign of life: over a slow line a DATA frame may take longer than anybody waits for one. Not
+every byte is one, so that a peer cannot hold a client for days."""
 
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
@@ -44,6 +50,9 @@ class Link:
         self._stream = stream
         self._plain = stream if isinstance(stream, PlainStream) else None
         self._sending = False
+        self._patience: trio.CancelScope | None = None
+        self._patience_seconds = inf
+        self._unseen_bytes = 0
 
     @property
     def reusable(self) -> bool:
@@ -51,6 +60,16 @@ class Link:
         connection = self.connection
         idle = connection.state is State.IDLE and not connection.broken and connection.unanswered == 0
         return idle and not self._sending
+
+    @contextlib.contextmanager
+    def in_time(self, seconds: float) -> Iterator[None]:
+        """DeadlineError when the block is not over after this time, counted from the last sign of life."""
+        with translated(self.address), trio.fail_after(seconds) as self._patience:
+            self._patience_seconds, self._unseen_bytes = seconds, 0
+            try:
+                yield
+            finally:
+                self._patience = None
 
     async def ask(self, request: Request, expected: type[AnswerT]) -> AnswerT:
         """Send a request and wait for its one answer; RefusedError when that is a refusal."""
@@ -113,6 +132,10 @@ class Link:
             raise translate(self.address, error) from error
         if not data:
             raise ConnectionLostError(f"{self.address} has closed the connection")
+        self._unseen_bytes += len(data)
+        if self._patience is not None and self._unseen_bytes >= SIGN_BYTES:
+            self._unseen_bytes = 0
+            self._patience.deadline = trio.current_time() + self._patience_seconds
         if len(self.head) < HEAD_BYTES:
             self.head += data[: HEAD_BYTES - len(self.head)]
         return data

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from sos_client.link import BULK_RECEIVE_BYTES
-from sos_client.net.dialing import translated
 from sos_client.wire import messages as m
 from sos_client.wire.errors import ProtocolError
 
@@ -73,7 +72,7 @@ class ReadStream:
         length = None if asked.length is None else asked.offset + asked.length - self.next_offset
         request = m.Get(object=asked.object, offset=self.next_offset, length=length, follow=asked.follow)
         try:
-            with translated(link.address), trio.fail_after(self._attempts.deadlines.answer_seconds):
+            with link.in_time(self._attempts.deadlines.answer_seconds):
                 await link.send(request)
         except BaseException:
             await self._pool.give_back(link)
@@ -105,7 +104,7 @@ class ReadStream:
         return await self._in_time(link, link.receive(BULK_RECEIVE_BYTES))
 
     async def _in_time(self, link: Link, step: Awaitable[T]) -> T:
-        with translated(link.address), trio.fail_after(self._attempts.deadlines.answer_seconds):
+        with link.in_time(self._attempts.deadlines.answer_seconds):
             return await step
 
     async def _let_go(self) -> None:

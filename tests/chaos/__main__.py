@@ -13,7 +13,7 @@ from tests.chaos.run import crash_test
 
 
 def main() -> None:
-    """Exits with 1, and keeps everything, if anything was found."""
+    """Exits with 1, and keeps everything, if anything was found; with 130 if somebody has ended it."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Kill everything around a query.")
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--events", type=int, default=100_000, help="stop after so many")
@@ -36,6 +36,8 @@ def main() -> None:
         print(f"what is left of it: {folder}")
         sys.exit(1)
     shutil.rmtree(folder)
+    if report.interrupted:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ class Report:
     calls: int = 0
     """Of a client beside Spark, held against the log by the independent checker."""
     findings: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    """Somebody has ended it: what went on then is not judged."""
 
     @property
     def events(self) -> int:
@@ -60,6 +62,7 @@ class Report:
                 rate = len(times) / hours
                 lines.append(f"| {kind} | {len(times)} | {rate:.0f} | {middle:.1f} s | {times[-1]:.1f} s |")
         verdict = "no record was lost, duplicated or changed" if not self.findings else "WRONG"
+        verdict += " (up to where somebody has ended it)" if self.interrupted else ""
         return "\n".join([*lines, "", f"verdict: {verdict}", *self.findings]) + "\n"
 
 
@@ -93,6 +96,8 @@ def crash_test(
             _finish(stage, report, recovery_seconds)
         except ProcessError as error:
             report.findings.append(str(error))
+        except KeyboardInterrupt:
+            report.interrupted = True
         report.seconds = report.seconds or time.monotonic() - began
     return report
 

@@ -31,7 +31,8 @@ MemoryStream = trio.StapledStream[trio.testing.MemorySendStream, trio.testing.Me
 class BreakableStream(trio.abc.Stream):
     """The client's end of a connection. `cut` breaks it; after `half_open` is set no byte passes either way.
 
-    It breaks by itself after `cut_after_bytes`; after `stuck_after_bytes` the server takes nothing any more.
+    It breaks by itself after `cut_after_bytes`; after `stuck_after_bytes` the server takes nothing any more. With
+    `bytes_a_second` the line, or the server, is so slow that answers come in pieces, one each second.
     """
 
     def __init__(self, inner: MemoryStream) -> None:
@@ -39,6 +40,8 @@ class BreakableStream(trio.abc.Stream):
         self.cut_after_bytes: int | None = None
         self.stuck_after_bytes: int | None = None
         self.sends_stuck = 0
+        self.bytes_a_second: int | None = None
+        self._late = b""
         self._inner = inner
         self._closed = trio.Event()
 
@@ -70,10 +73,13 @@ class BreakableStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        data = await self._inner.receive_some(max_bytes)
+        data = self._late or bytes(await self._inner.receive_some(max_bytes))
         if self.half_open:
             await self._closed.wait()
             raise trio.ClosedResourceError
+        if self.bytes_a_second is not None:
+            await trio.sleep(1)
+            data, self._late = data[: self.bytes_a_second], data[self.bytes_a_second :]
         return data
 
     async def aclose(self) -> None:

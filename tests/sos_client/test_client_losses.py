@@ -15,6 +15,7 @@ from sos_client.wire.errors import (
     HistoryError,
     MisuseError,
 )
+from sos_client.wire.limits import LIST_ENTRIES_MAX
 from tests.fakes.memory_store import MemoryObject
 from tests.sos_client.memory_server import MemoryServer, memory_server, started
 
@@ -84,6 +85,29 @@ async def test_a_quiet_follow_asks_for_signs_of_life(autojump_clock: MockClock) 
                 await pieces.__anext__()
             assert pieces.next_offset == 6
         assert len(server.streams) <= 2, "PONGs kept the connection; it was not made again"
+
+
+async def test_an_answer_that_comes_slowly_is_not_silence(autojump_clock: MockClock) -> None:
+    """A DATA frame, and a page of a listing, may take longer than anybody waits for a sign of life."""
+    deadlines = Deadlines(connect_seconds=5, answer_seconds=10, retry_seconds=0)
+    async with memory_server() as server, server.client(deadlines=deadlines) as client:
+        await started(server, client)
+        objects = server.namespace("n").objects
+        for number in range(LIST_ENTRIES_MAX):
+            objects[f"{'name' * 30}-{number}"] = objects["o"]
+        content = bytes(range(256)) * 4096
+        async with client.append("n", "large", size=0) as stream:
+            await stream.send(content)
+        for stream_of_client in server.streams:
+            stream_of_client.bytes_a_second = 8 << 10
+        before = trio.current_time()
+        assert await client.get("n", "large") == content
+        assert len((await client.list_page("n")).entries) == LIST_ENTRIES_MAX
+        assert trio.current_time() - before > 10 * deadlines.answer_seconds
+        for stream_of_client in server.streams:
+            stream_of_client.bytes_a_second = 1000  # less than a sign of life in that time
+        with pytest.raises(DeadlineError):
+            await client.get("n", "large")
 
 
 async def test_a_silent_server_costs_one_deadline(autojump_clock: MockClock) -> None:

@@ -19,7 +19,7 @@ MINUTES: Final = 5.0
 
 
 def main() -> None:
-    """Exits with 1, and keeps everything, if anything was found."""
+    """Exits with 1, and keeps everything, if anything was found; with 130 if somebody has ended it."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos.connectors", description="Kill everything between producers and sinks."
     )
@@ -45,6 +45,8 @@ def main() -> None:
         print(f"what is left of it: {folder}")
         sys.exit(1)
     shutil.rmtree(folder)
+    if report.interrupted:
+        sys.exit(130)
 
 
 def _say(line: str) -> None:

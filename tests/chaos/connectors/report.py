@@ -33,6 +33,8 @@ class ConnectorReport:
     rounds: list[PlayedRound] = field(default_factory=list)
     lines: int = 0
     findings: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    """Somebody has ended it: what went on then is not judged."""
 
     @property
     def events(self) -> int:
@@ -77,5 +79,7 @@ class ConnectorReport:
                 middle, rate = times[len(times) // 2], len(times) / hours
                 lines.append(f"| {kind} | {len(times)} | {rate:.0f} | {middle:.1f} s | {times[-1]:.1f} s |")
         right = "per stream each sink has what was sent, each line once and in order; no sink disagrees with another"
+        if self.interrupted:
+            right += f" (up to round {len(self.rounds)}, after which somebody has ended it)"
         verdict = "WRONG" if self.findings else right
         return "\n".join([*lines, "", f"verdict: {verdict}", *self.findings]) + "\n"

@@ -54,7 +54,7 @@ def connector_crash_test(
 ) -> ConnectorReport:
     """Until time or events have run out, or something is found. `kinds`, over and over, replaces the plan.
 
-    ProcessError when it does not begin: that is not a finding.
+    ProcessError when it does not begin: that is not a finding. Ctrl-C ends it, too: the report has what was done.
     """
     report = ConnectorReport(seed=seed)
     chance = random.Random(seed)
@@ -73,6 +73,9 @@ def connector_crash_test(
             _finish(stage, report, recovery_seconds)
         except ProcessError as error:
             report.findings += [*stage.findings(), str(error)]
+        except KeyboardInterrupt:
+            report.interrupted = True
+            report.lines = stage.watch.position
         report.seconds = report.seconds or play.seconds
     return report
 
@@ -102,10 +105,14 @@ class RoundPlayer:
     def play(self, blows: Sequence[Blow]) -> None:
         """Returns when all that was sent is out. ProcessError when it does not come out."""
         began, running = time.monotonic(), []
-        with ThreadPoolExecutor(max_workers=len(blows)) as threads:
-            for blow in blows:
-                time.sleep(blow.pause_seconds)
-                running.append(threads.submit(self._strike, blow))
+        try:
+            with ThreadPoolExecutor(max_workers=len(blows)) as threads:
+                for blow in blows:
+                    time.sleep(blow.pause_seconds)
+                    running.append(threads.submit(self._strike, blow))
+        except KeyboardInterrupt:
+            self._stage.watch.note("somebody has ended it")  # so that none of the threads waits on
+            raise
         up_at = max(strike.result().up_at for strike in running)
         self._stage.watch.look_again()
         now = time.monotonic()
