@@ -88,7 +88,7 @@ class LocalLog:
                 continue
             finally:
                 file.close()
-            if len(piece) == length and piece.count(0) < length:  # else a hole, whose CRC a content may have, too
+            if len(piece) == length and piece != bytes(length):  # else a hole, whose CRC a content may have, too
                 return piece
         return b""
 

@@ -23,6 +23,7 @@ DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 DOCUMENT: Final = DOCS / "performance.md"
 FIGURES: Final = DOCS / "performance"
 SOURCES: Final = ("machine.json", "bench.json", "bench-beside.json", "growth.json", "order.json", "profiles.json")
+WRITTEN_BY: Final = "tests.benchmarks.charts"
 NAME_CHARACTERS: Final = 62
 
 
@@ -68,9 +69,9 @@ def rendered(figures: Path) -> dict[Path, str]:
     return files | {DOCUMENT: text}
 
 
-def between_markers(text: str, name: str, content: str) -> str:
+def between_markers(text: str, name: str, content: str, *, written_by: str = WRITTEN_BY) -> str:
     """The document with this content between the markers of that name. ValueError if they are not there once."""
-    begin, end = f"<!-- {name}: written by `python -m tests.benchmarks.charts` -->", f"<!-- end of {name} -->"
+    begin, end = f"<!-- {name}: written by `python -m {written_by}` -->", f"<!-- end of {name} -->"
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise ValueError(f"the markers of {name!r} are not there once each, in order")
     before, _, rest = text.partition(begin)

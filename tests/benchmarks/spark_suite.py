@@ -29,6 +29,7 @@ JOINED_PARTITIONS: Final = 200
 JOINED_PARTITIONS_WHEN_QUICK: Final = 4
 JOINED_BATCHES: Final = 8
 JOINED_WARM_UP: Final = 2
+COUNTED_BATCHES: Final = 4
 JOINED_ROUNDS_MAX: Final = 3
 """A batch of the peer takes many seconds."""
 _numbers = itertools.count()
@@ -85,6 +86,22 @@ def many_state_files(report: Report, directory: Path, seconds: float) -> None:
         files = 4 * mine.joined_partitions
         rounds = min(report.rounds, JOINED_ROUNDS_MAX)
         _compare(report, f"join, {files} state files, 1 server", mine, theirs, timing_of, goal=4.0, rounds=rounds)
+        _count_calls_of_state(report, mine, files, timing_of)
+
+
+def _count_calls_of_state(report: Report, run: Run, files: int, timing_of: Callable[[Run], Timing]) -> None:
+    """Of batches long before Spark deletes old ones."""
+    with recorded(run.service) as recorder:
+        timing_of(replace(run, service=recorder.address))
+        calls = recorder.between_batches(recorder.calls[0].path, run.warm_up, run.warm_up + COUNTED_BATCHES)
+    report.state(
+        "calls to the service per state file of a join",
+        len(calls) / COUNTED_BATCHES / files,
+        1.0,
+        peer_name="a PUT for each",
+        unit="calls",
+        goal=None,
+    )
 
 
 def _compare(

@@ -39,3 +39,14 @@ async def test_whoever_stays_is_not_waited_for_longer(tmp_path: Path, autojump_c
                 pass
         assert refused.value.code is JournalCode.LOCKED
         assert 15 <= trio.current_time() < 20
+
+
+async def test_a_hole_is_not_content_and_zeros_among_others_are(tmp_path: Path) -> None:
+    """What was fetched lies where it lay in its object, in a file that has holes, whose zeros nobody wrote."""
+    async with open_local_log(tmp_path, "v", EventLog()) as local:
+        content = bytes(70_000) + b"x" + bytes(70_000)
+        await local.keep("segment", 200_000, content)
+        assert await local.read("segment", 200_000, len(content)) == content
+        assert await local.read("segment", 0, 150_000) == b""
+        assert await local.read("segment", 200_000, 70_000) == b"", "zeros that may be a hole are fetched again"
+        assert await local.read("segment", 200_000, len(content) + 1) == b"", "it ends before"

@@ -19,6 +19,7 @@ import java.util.concurrent.TimeUnit;
  * on one, each on a connection of its own. Who jumps gets single pieces. One thread at a time uses it.
  */
 final class PiecesAhead implements Closeable {
+    /** A service keeps a large file in pieces of this size, and reads and verifies whole ones: so do these begin and end. */
     static final int PIECE_BYTES = 1024 * 1024;
     /** One while another is written where it goes, and one for the wire not to rest between them. */
     private static final int AHEAD_MAX = 2;
@@ -53,7 +54,7 @@ final class PiecesAhead implements Closeable {
             close();
         }
         Future<Piece> wanted = ahead.poll();
-        nextOffset = Math.min(size, offset + PIECE_BYTES);
+        nextOffset = Math.min(size, end(offset));
         if (goesOn) {
             fetchAhead();
         }
@@ -80,7 +81,12 @@ final class PiecesAhead implements Closeable {
     }
 
     private Piece fetch(long offset) throws IOException {
-        return volume.readPiece(path, offset, PIECE_BYTES, modifiedMillis);
+        return volume.readPiece(path, offset, (int) (end(offset) - offset), modifiedMillis);
+    }
+
+    /** Of the piece that begins here. */
+    private static long end(long offset) {
+        return (offset / PIECE_BYTES + 1) * PIECE_BYTES;
     }
 
     private static Piece arrived(Future<Piece> piece) throws IOException {

@@ -300,7 +300,7 @@ public final class SosFileSystem extends FileSystem {
             return;
         }
         statistics.incrementReadOps(1);
-        try (SosInputStream in = volume.openStream(from, statistics)) {
+        try (SosInputStream in = volume.openWhole(from, statistics)) {
             LocalFileContent.replace(file, in);
         }
     }

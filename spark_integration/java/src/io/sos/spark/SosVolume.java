@@ -60,11 +60,16 @@ final class SosVolume {
 
     /** {@code statistics} null: nobody counts. */
     FSDataInputStream open(Path path, FileSystem.Statistics statistics) throws IOException {
-        return new FSDataInputStream(openStream(path, statistics));
+        return new FSDataInputStream(openStream(path, SosInputStream.FIRST_PIECE_BYTES, statistics));
     }
 
-    SosInputStream openStream(Path path, FileSystem.Statistics statistics) throws IOException {
-        Piece first = readPiece(path, 0, SosInputStream.FIRST_PIECE_BYTES, null);
+    /** For who wants all of the file, and begins with as much as one piece has. */
+    SosInputStream openWhole(Path path, FileSystem.Statistics statistics) throws IOException {
+        return openStream(path, PiecesAhead.PIECE_BYTES, statistics);
+    }
+
+    private SosInputStream openStream(Path path, int firstBytes, FileSystem.Statistics statistics) throws IOException {
+        Piece first = readPiece(path, 0, firstBytes, null);
         return new SosInputStream(this, path, first, statistics);
     }
 
