@@ -84,7 +84,7 @@ final class DeadlineChecks {
         checks.waits("who was asked last, and what was wrong, is told, also when Java's exception does not", () -> {
             String unknown = "nobody".repeat(11) + ":7420"; // too long for a name: no name server is asked, which may take its time
             for (String address : List.of("127.0.0.1:1", unknown)) {
-                VolumeClient client = client(3, address);
+                VolumeClient client = client(8, address);
                 String said = thrown(ServiceUnavailableException.class, () -> client.stat("x")).getMessage();
                 is(said.contains(address));
                 is(said.contains("refused") || said.contains("unknown host"));
