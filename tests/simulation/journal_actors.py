@@ -6,6 +6,7 @@ import contextlib
 import copy
 from collections import deque
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -39,6 +40,9 @@ EXPECTED: Final = frozenset(
 REPEATED_MAX: Final = 200
 RUNS_THAT_SHARE: Final = 1 / 3
 """In the others no client's tasks share a connection."""
+IMPATIENT_RATE: Final = 0.1
+IMPATIENT_SECONDS: Final = 0.1
+"""In half of the runs that share, a task gives up so often, within this time, what it has begun: Spark kills some."""
 ONLOOKER_SECONDS: Final = 0.1
 """Between two looks at most."""
 
@@ -74,6 +78,8 @@ class Driver:
         some_share = world.chance("some share").random() < RUNS_THAT_SHARE
         self.tasks = world.chance(f"{name} shares").choice([1, 3, 3]) if some_share else 1
         """More than one share a connection, as the tasks of a JVM do."""
+        is_impatient = self.tasks > 1 and world.chance("some give up").random() < 1 / 2
+        self._impatience = world.chance(f"{name} gives up") if is_impatient else None
         self._done: deque[Callable[[RemoteVolume], Awaitable[object]]] = deque(maxlen=REPEATED_MAX)
         """What was done and acknowledged, to be sent once more: a network may deliver a request late, and twice."""
 
@@ -93,8 +99,16 @@ class Driver:
 
     async def _keep_busy(self, volume: RemoteVolume) -> None:
         while True:
-            await self._do_something(volume)
+            with trio.move_on_after(self._patience_seconds()) as scope:
+                await self._do_something(volume)
+            if scope.cancelled_caught:
+                self.world.counts["given up on a shared connection"] += 1
             await trio.sleep(self.chance.choice([0.0, 0.02, 0.3]) * self.chance.random())
+
+    def _patience_seconds(self) -> float:
+        if self._impatience is None or self._impatience.random() >= IMPATIENT_RATE:
+            return inf
+        return IMPATIENT_SECONDS * self._impatience.random()
 
     async def write_once(self) -> None:
         """Try until one file was written."""
