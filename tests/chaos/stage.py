@@ -43,6 +43,8 @@ SETTINGS: Final = {
     "spark.deploy.maxExecutorRetries": "-1",
     "spark.executor.memory": "512m",
 }
+START_SECONDS_MAX: Final = 900.0
+"""Of a driver: that it starts is judged, not when."""
 _BACKLOG: Final = 4
 _PRODUCER_SECONDS: Final = 0.1
 PYTHON: Final = (sys.executable, "-m")
@@ -194,7 +196,7 @@ class Stage:
             settings=SETTINGS | self._variant.settings,
         )
         if wait:
-            driver.wait_running(180)
+            driver.wait_running(START_SECONDS_MAX)
         return driver
 
     # ── what is done to them ──────────────────────────────────────────────────────────────────────────────────────────
@@ -259,8 +261,8 @@ class Stage:
         begin = self.files_out()
         try:
             self.driver = self.start_driver()
-            self.wait_files_out(begin + 1, seconds=180)
+            self.wait_files_out(begin + 1, seconds=START_SECONDS_MAX)
             zombie.signal_all(signal.SIGCONT)
-            return zombie.failure(180)["error"]
+            return zombie.failure(START_SECONDS_MAX)["error"]
         finally:
             zombie.lose_machine()

@@ -75,7 +75,7 @@ def connector_crash_test(
             report.findings += [*stage.findings(), str(error)]
         except KeyboardInterrupt:
             report.interrupted = True
-            report.lines = stage.watch.position
+        report.lines = report.lines or stage.watch.position
         report.seconds = report.seconds or play.seconds
     return report
 
