@@ -18,6 +18,7 @@ from sos_client.wire.checksum import crc32c
 from sos_client.wire.errors import DamagedError, ErrorCode, RefusedError
 from sos_server.objects.object_files import path_of
 from sos_server.storage.contents import IN_FILE
+from sos_server.storage.log_format import BLOCK_BYTES
 from sos_server.storage.object_layout import GROUP_BYTES, data_position
 from sos_server.store.checking import check_root
 from sos_server.store.namespace import Claim, Namespace
@@ -254,6 +255,34 @@ async def test_a_run_that_cannot_be_written_goes_through_the_log(tmp_path: Path,
         namespace = await store.namespace("n", create=False)
         await pieces_are_right(namespace, "o", content)
         await hurry(Client(namespace), "o", b"more", 400_000)
+
+
+async def test_the_log_files_that_have_only_notes_of_a_file_that_fails_stay(tmp_path: Path) -> None:
+    """The catalog knows of the first block, and only the notes of the others: without them they are lost at a start."""
+    content = os.urandom(16 * BLOCK_BYTES)
+    async with on_a_disk(tmp_path) as (store, namespace, disk), trio.open_nursery() as nursery:
+        appender = await Client(namespace).start("o")
+        disk.held = trio.Event()
+        for start in range(0, len(content), 4 * BLOCK_BYTES):
+            piece = content[start : start + 4 * BLOCK_BYTES]
+            appender.append(start, crc32c(piece), piece)
+        await until(lambda: disk.waiting)
+        nursery.start_soon(store.copy_everything)  # of the first piece, as soon as the run is over
+        await until(lambda: store.log.files.full)
+        disk.held.set()
+        await appender.end()
+        stored = namespace._stored.objects["o"]
+        await until(lambda: stored.copied)
+        assert stored.logged is not None
+        assert {piece.position for piece in stored.logged.pieces(stored.copied, stored.size)} == {IN_FILE}
+        disk.error = errno.EIO
+        await store.copy_everything()
+        assert stored.read_only is not None
+        disk.error = None
+        await hurry(Client(namespace), "p", content)
+        await store.copy_everything()
+    async with running(tmp_path / "r", SETTINGS) as store:
+        await pieces_are_right(await store.namespace("n", create=False), "o", content)
 
 
 async def test_a_claim_does_not_wait_for_a_run_and_its_bytes_come_to_nothing(tmp_path: Path) -> None:
