@@ -44,6 +44,7 @@ JOURNAL: Final = [
     "journal/records/timekeeping.py",
     "journal/image/path_claims.py",
     "journal/owner/replica_progress.py",
+    "journal/takeover/rules.py",
     "journal/takeover/takeover.py",
     "journal/records/membership.py",
     "journal/copies/promise.py",

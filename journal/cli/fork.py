@@ -30,7 +30,7 @@ from journal.files.moving_checkpoints import move_tree
 from journal.files.tree_writing import NewFile, write_tree
 from journal.gateway.client.operation_ids import OperationIds
 from journal.gateway.client.sharded_volume import ShardedVolume
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from journal.records.paths import SCRATCH_PREFIX, join
 from journal.records.settings import JournalSettings
 from journal.records.shards import SHARDS_MAX, shard_of, shards_of

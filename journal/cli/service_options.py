@@ -11,7 +11,7 @@ import click
 from journal.cli.retention_options import retention_options
 from journal.errors import JournalCode, JournalError, refused
 from journal.kept_past import Retention
-from journal.owner.journal import Journal, open_journal
+from journal.owner.opening import open_journal
 from journal.records.settings import JournalSettings, Surroundings
 from journal.service.serve import ServeSettings
 from journal.takeover.volume_creation import check_name_is_free, create_volume
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from journal.owner.journal import Journal
     from journal.service.serve import OpenVolume, ServeWeb
     from sos_client.command.connecting import Verb
 

@@ -9,18 +9,15 @@ Belongs here: the interface of a volume (journal/volume.py) on top of a log. An 
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from types import NoneType
 from typing import TYPE_CHECKING, cast
 
-from journal.copies.local_log import open_local_log
 from journal.errors import JournalCode, JournalError, refused
 from journal.image import preconditions
 from journal.image.operation_window import NOT_ASKED
 from journal.owner import in_place, streamed_write
 from journal.owner.content import Content
 from journal.owner.housekeeping import Housekeeping
-from journal.owner.idle_mark import announce
 from journal.owner.log import NOBODYS, Log
 from journal.owner.query_facts import last_commits
 from journal.owner.quick_puts import QuickPuts
@@ -40,28 +37,24 @@ from journal.records.change import (
     encode_change,
 )
 from journal.records.paths import check_path
-from journal.records.settings import JournalSettings, Surroundings, monotonic_ms
+from journal.records.settings import monotonic_ms
 from journal.statistics import VolumeStatistics
-from journal.takeover.driver import take_over
-from journal.takeover.member_links import member_links
 from journal.volume import PAGE_ENTRIES_MAX, PUT_BYTES_MAX, FileStatus, OperationId
-from sos_client.nurseries import background
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from journal.copies.local_log import LocalLog
-    from journal.disk.disk import Disk
     from journal.owner.streamed_write import JournalWrite
     from journal.records.change import PinChange
     from journal.records.record import Kind, Lsn, RecordHeader
+    from journal.records.settings import JournalSettings, Surroundings
     from journal.takeover.driver import TakenOver
     from journal.volume import Answer, Buffer, ClaimPage, MarkValue, OpenedFile, Page, PathClaim, VolumeDescription
 
 
 class Journal:
-    """A volume and its one writer; `open_journal` makes it. Implements journal/volume.py: see there for promises."""
+    """A volume and its one writer; opening.py makes it. Implements journal/volume.py: see there for promises."""
 
     def __init__(
         self, name: str, opened: TakenOver, local: LocalLog, *, settings: JournalSettings, surroundings: Surroundings
@@ -415,36 +408,3 @@ class Journal:
         """The pieces of a file that will not be."""
         if upload in self.pending.uploads and not self.log.acknowledged.stopped:
             self.write(AbandonChange(upload=upload))
-
-
-@asynccontextmanager
-async def open_journal(
-    volume: str,
-    *,
-    servers: Sequence[str],
-    directory: Path | Disk | None = None,
-    settings: JournalSettings | None = None,
-    surroundings: Surroundings | None = None,
-    accept_loss: bool = False,
-    unless_above: int | None = None,
-) -> AsyncIterator[Journal]:
-    """Take the volume over and write to it until the end of the block.
-
-    `servers` says where to look for members. `directory` keeps a local copy, a cache that is locked meanwhile.
-    `unless_above`: leave the volume to whoever has claimed it since that epoch. Raises JournalError: VOLUME_NOT_FOUND,
-    UNAVAILABLE (who is missing), LOST, NOT_OWNER, LOCKED. At the end, what is not acknowledged may be kept or not.
-    """
-    settings, surroundings = settings or JournalSettings(), surroundings or Surroundings()
-    async with open_local_log(directory, volume, surroundings.log) as local:
-        async with member_links(volume, surroundings) as links:
-            opened = await take_over(
-                links, servers, local, surroundings, accept_loss=accept_loss, unless_above=unless_above
-            )
-        journal = Journal(volume, opened, local, settings=settings, surroundings=surroundings)
-        async with background() as nursery:
-            nursery.start_soon(journal.log.acknowledged.keep_time, journal.replicas.problems)
-            nursery.start_soon(local.run, journal.log.tail, journal.log.tail.next_index, journal.log.grown)
-            journal.replicas.start(nursery)
-            journal.housekeeping.start(nursery)
-            nursery.start_soon(announce, journal)
-            yield journal

@@ -3,7 +3,8 @@
 Belongs here: whom to ask for what, what each answer means, when to go on, when to refuse. Inputs are answers of
 members, outputs are requests to send. The argument for its safety is docs/takeover.md;
 tests/journal/takeover/exploration tries every interleaving of a small world.
-Does not belong here: connections, time, bytes. Whoever drives it decides when a silent member is given up.
+Does not belong here: connections, time, bytes, and the rules by which it decides (rules.py). Whoever drives it decides
+when a silent member is given up.
 
     ASKING      everybody whom any header names: claim, headers. Nothing is changed yet
     FENCING     claim epoch = highest seen + 1; a member that granted it is read again: nothing changes there any more
@@ -20,12 +21,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from journal.records.chain_rules import Base, SegmentFacts, newest
-from journal.records.membership import Configuration, Member, Membership, can_change, is_durable, is_fenced, majority
+from journal.records.membership import Configuration, Member, Membership, can_change, is_durable, majority
 from journal.records.record import Epoch, Lsn
-from journal.records.segment import EPOCH_MAX, SegmentName
+from journal.records.segment import SegmentName
+from journal.takeover import rules
 from journal.takeover.messages import (
     Ask,
     Assemble,
@@ -50,9 +51,6 @@ from journal.takeover.messages import (
     Write,
     Written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Phase(Enum):
@@ -117,7 +115,7 @@ class Takeover:
     @property
     def lost(self) -> frozenset[Member]:
         """Members that have forgotten: gone, or with a claim older than a header says they granted."""
-        return self.gone | {member for member, epoch in self.claims if is_rolled_back(member, epoch, self.facts)}
+        return self.gone | {member for member, epoch in self.claims if rules.is_rolled_back(member, epoch, self.facts)}
 
     @property
     def read(self) -> frozenset[Member]:
@@ -172,67 +170,8 @@ class Takeover:
     def _to_write(self) -> list[Request]:
         if self.header is None:
             return []
-        targets = header_targets(self.header.membership, self.extended)
+        targets = rules.header_targets(self.header.membership, self.extended)
         return [Write(member=m, facts=self.header) for m in targets - self.written - self._out]
-
-
-def is_rolled_back(member: Member, epoch: int, facts: Iterable[SegmentFacts]) -> bool:
-    """Whether some header says that the member granted a newer claim than the one it knows of."""
-    return any(epoch < one.epoch and member in one.granted for one in facts)
-
-
-def counted(state: Takeover, members: frozenset[Member]) -> frozenset[Member]:
-    """Those of `members` whose silence about a record means something: a lost one has not "nothing"."""
-    return members if state.accept_loss else members - state.lost
-
-
-def header_targets(membership: Membership, holding: frozenset[Member]) -> frozenset[Member]:
-    """Only members of the configuration get a header, and only those that hold everything before it."""
-    return holding.intersection(membership.members)
-
-
-def next_epoch(state: Takeover) -> int:
-    """Higher than every claim and every header seen."""
-    return state.highest + 1
-
-
-def may_fence(state: Takeover) -> bool:
-    """Nobody is fenced unless the takeover can come to its end: a stray attempt must not hurt a healthy owner."""
-    return is_fenced(state.membership, counted(state, state.answered)) and is_durable(state.membership, state.answered)
-
-
-def may_assemble(state: Takeover) -> bool:
-    """Enough members granted our claim, were read after that, and still answer."""
-    return is_fenced(state.membership, counted(state, state.read))
-
-
-def doubtful(state: Takeover) -> frozenset[Member]:
-    """Members that were read and may have lost the log's end to rot.
-
-    Their servers call the newest segment damaged, or have none of it and call another so: what they lack says nothing.
-    """
-    if not state.chain_facts:
-        return _NOBODY
-    last = newest(state.chain_facts).name
-    read = (told for told in state.reads if told.member in state.read and told.doubtful)
-    return frozenset(
-        told.member for told in read if last in map(str, told.doubtful) or last not in {one.name for one in told.facts}
-    )
-
-
-def is_end_in_doubt(state: Takeover) -> bool:
-    """Whether an acknowledged record may lie on no copy that answers, because members have lost their ends."""
-    return not state.accept_loss and not is_fenced(state.membership, counted(state, state.read - doubtful(state)))
-
-
-def unreadable(state: Takeover) -> SegmentName | None:
-    """A segment that may be the newest, but whose header no answering copy has whole: all of it would be lost."""
-    if state.accept_loss:
-        return None
-    whole = {one.name for one in state.chain_facts}
-    epoch = max((one.epoch for one in state.chain_facts), default=0)
-    damaged = (one for told in state.reads if told.member in state.read for one in told.damaged)
-    return next((one for one in damaged if str(one) not in whole and one.epoch >= epoch), None)
 
 
 # ---------------------------------------------------------------------------------------------- transitions
@@ -269,10 +208,10 @@ def _note(state: Takeover, answer: MemberAnswer) -> Takeover:
 
 
 def _told(state: Takeover, told: Told) -> Takeover:
-    if state.phase is not Phase.ASKING and is_newer(told, state.epoch):
+    if state.phase is not Phase.ASKING and rules.is_newer(told, state.epoch):
         return replace(state, refusing=state.refusing | {told.member}, highest=max(state.highest, told.epoch))
-    facts, known = state.facts | told.facts, state.known | members_named(told.facts)
-    if is_spent(told.epoch):
+    facts, known = state.facts | told.facts, state.known | rules.members_named(told.facts)
+    if rules.is_spent(told.epoch):
         return replace(state, facts=facts, known=known, spent=state.spent | {told.member})
     return replace(
         state,
@@ -284,21 +223,6 @@ def _told(state: Takeover, told: Told) -> Takeover:
         claims=state.claims | {(told.member, told.epoch)} if state.phase is Phase.ASKING else state.claims,
         reads=state.reads | {told} if told.member in state.granted else state.reads,
     )
-
-
-def is_newer(told: Told, epoch: int) -> bool:
-    """Whether a member that had granted us `epoch` has been claimed by somebody newer since."""
-    return told.epoch > epoch
-
-
-def is_spent(epoch: int) -> bool:
-    """Whether nobody can have a higher epoch: somebody has claimed the member for ever, by mistake or malice."""
-    return epoch >= EPOCH_MAX
-
-
-def members_named(facts: Iterable[SegmentFacts]) -> frozenset[Member]:
-    """Every member that one of the headers names."""
-    return frozenset(member for one in facts for member in one.membership.members)
 
 
 def _advance(state: Takeover) -> Takeover:
@@ -319,9 +243,9 @@ def _after_asking(state: Takeover) -> Takeover:
         return _refuse(state, Reason.CHANGE)
     if state.accept_loss and state.survivors is None:
         return _with_survivors(state)
-    if not may_fence(state):
+    if not rules.may_fence(state):
         return _refuse(state, Reason.MISSING)
-    return replace(state, phase=Phase.FENCING, epoch=next_epoch(state))
+    return replace(state, phase=Phase.FENCING, epoch=rules.next_epoch(state))
 
 
 def _with_survivors(state: Takeover) -> Takeover:
@@ -346,13 +270,13 @@ def _after_fencing(state: Takeover) -> Takeover:
         return _start_over(state)
     if state.requests():
         return state
-    if not may_assemble(state):
+    if not rules.may_assemble(state):
         return _stuck(state)
-    if unreadable(state) is not None:
+    if rules.unreadable(state) is not None:
         return _headless(state)
     if not state.chain_facts:  # of a birth that was cut short: whoever has its header does not answer any more
         return _stuck(state)
-    if is_end_in_doubt(state):
+    if rules.is_end_in_doubt(state):
         return _in_doubt(state)
     return replace(state, phase=Phase.ASSEMBLING)
 
@@ -370,9 +294,9 @@ def _start_over(state: Takeover) -> Takeover:
 
 
 def _after_assembling(state: Takeover) -> Takeover:
-    if not may_assemble(state):
+    if not rules.may_assemble(state):
         return _stuck(state)
-    if is_end_in_doubt(state):
+    if rules.is_end_in_doubt(state):
         return _in_doubt(state)
     return state if state.end is None else replace(state, phase=Phase.EXTENDING)
 
@@ -409,7 +333,7 @@ def _header(state: Takeover, membership: Membership) -> SegmentFacts:
 
 
 def _headless(state: Takeover) -> Takeover:
-    name = unreadable(state)
+    name = rules.unreadable(state)
     assert name is not None
     detail = f"LOST: the header of segment {name} is damaged on every copy that has it"
     return _refuse(state, Reason.LOST, lsn=name.start, detail=detail)
@@ -436,7 +360,7 @@ def _refuse(state: Takeover, reason: Reason, *, lsn: int | None = None, detail: 
     refusal = TakeoverRefusal(
         reason=reason, missing=missing, lost=state.lost, full=full, spent=spent, lsn=lsn, detail=detail
     )
-    refusal = replace(refusal, failing=state.failing & missing, early=early, doubtful=doubtful(state))
+    refusal = replace(refusal, failing=state.failing & missing, early=early, doubtful=rules.doubtful(state))
     return replace(state, phase=Phase.REFUSED, refusal=refusal)
 
 

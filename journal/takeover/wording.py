@@ -26,7 +26,7 @@ from journal.takeover.messages import (
     Reason,
     Silent,
 )
-from journal.takeover.takeover import doubtful
+from journal.takeover.rules import doubtful
 from sos_client.wire.errors import ErrorCode, RefusedError
 
 if TYPE_CHECKING:

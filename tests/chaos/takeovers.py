@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from journal.errors import JournalError
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from journal.records.settings import MEMBER_DEADLINES, Surroundings
 from journal.takeover.membership_change import Wish, change_members
 from journal.takeover.volume_creation import create_volume

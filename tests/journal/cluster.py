@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from journal.owner.journal import Journal, open_journal
+from journal.owner.opening import open_journal
 from journal.records.settings import MEMBER_DEADLINES, JournalSettings, Surroundings
 from journal.takeover.volume_creation import create_volume
 from sos_client.nurseries import background
@@ -28,6 +28,7 @@ from tests.sos_client.memory_server import MemoryServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from journal.owner.journal import Journal
     from journal.records.segment import SegmentHeader
     from tests.fakes.memory_store import MemoryObject
 

@@ -21,7 +21,7 @@ from journal.copies.promise import Verdict
 from journal.copies.volume_reader import open_reader, whole_snapshot
 from journal.errors import DamagedJournalError, JournalError
 from journal.image.index_snapshot import checked_snapshot, parse_snapshot_name, snapshots_on_chain
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from journal.records.record import Lsn
 from tests.fakes.simulated_disk import DiskFaults
 from tests.histories.checker import check

@@ -22,7 +22,7 @@ from journal.owner.quick_puts import QuickPuts
 from journal.owner.replica import Replica
 from journal.owner.replica_progress import ReplicaProgress, Standing
 from journal.records.timekeeping import Timekeeper
-from journal.takeover import chain_end, membership_change, takeover
+from journal.takeover import chain_end, membership_change, rules
 from journal.takeover import driver as opening
 from journal.takeover.driver import _Driver
 from journal.takeover.messages import FenceMember, Granted
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from journal.records.membership import Configuration, Member
     from journal.volume import OperationId
     from sos_client.client import SosClient
-    from tests.simulation.planting import Plant, Right
+    from tests.simulation.planting import Right
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -141,10 +141,6 @@ def _never(*_: object, **__: object) -> bool:
 
 def _stamp_anew(right: Right, volume: RemoteVolume, operation: OperationId, claim: Any) -> Any:
     return right(volume, volume.new_operation() if operation else operation, claim)
-
-
-def _deciding(name: str, wrong: object) -> Plant:
-    return replaced(takeover, name, wrong)
 
 
 def _oldest(state: Takeover) -> frozenset[SegmentFacts]:
@@ -268,7 +264,7 @@ JOURNAL_BUGS: Final = (
     PlantedBug(
         name="epoch not raised",
         breaks="a takeover uses the highest epoch it has seen",
-        plant=_deciding("next_epoch", lambda state: state.highest),
+        plant=replaced(rules, "next_epoch", lambda state: state.highest),
     ),
     PlantedBug(
         name="an older chain is chosen",

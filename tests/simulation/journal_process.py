@@ -15,7 +15,7 @@ from journal.gateway.conversation import GatewaySurroundings as GatewaySurroundi
 from journal.gateway.gateway import Gateway
 from journal.gateway.metrics import GatewayMetrics
 from journal.kept_past import Retention
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from journal.records.settings import JournalSettings, Surroundings
 from journal.service.keeper import VolumeKeeper, VolumeKeepers
 from journal.takeover.owner_board import ServerBoard

@@ -11,7 +11,7 @@ from journal.copies.promise import Verdict
 from journal.copies.verification import judge_reports, verify_copy
 from journal.copies.volume_reader import open_reader
 from journal.errors import JournalError
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from tests.simulation import journal_operators as operators
 from tests.simulation.journal_archive import open_copies
 from tests.simulation.journal_process import VOLUME, address_of, surroundings

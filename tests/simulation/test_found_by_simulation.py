@@ -16,7 +16,7 @@ from journal.copies.copies import MemberCopy
 from journal.copies.volume_reader import open_reader
 from journal.errors import UnavailableError
 from journal.kept_past import Retention
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from journal.records.record import Lsn
 from journal.records.settings import JournalSettings
 from journal.takeover import chain_end, driver

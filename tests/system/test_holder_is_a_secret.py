@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from journal.records.settings import Surroundings
 from journal.takeover.volume_creation import create_volume
 from sos_client.serving.access import Right, append_token, new_token

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from journal.image.index_snapshot import parse_snapshot_name
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from journal.records.settings import JournalSettings, Surroundings
 from journal.takeover.volume_creation import create_volume
 from sos_client.client import open_client

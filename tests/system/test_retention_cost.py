@@ -21,7 +21,7 @@ import pytest
 import trio
 
 from journal.kept_past import Retention
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from journal.records.settings import JournalSettings
 from journal.takeover.volume_creation import create_volume
 from tests.system.server_process import ServerProcess

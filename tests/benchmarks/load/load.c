@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RECEIVE_BYTES = 256 << 10, EVENTS_MAX = 256, LATENCIES_MAX = 1 << 22, ANSWER_SECONDS_MAX = 30 };
+enum { RECEIVE_BYTES = 256 << 10, EVENTS_MAX = 256, LATENCIES_MAX = 1 << 22, ANSWER_SECONDS_MAX = 300 };
 
 static const struct protocol *const protocols[] = {&sos_append, &sos_get,      &file_put, &file_put_shared, &redis_xadd,
                                                    &nats_publish, &etcd_put, &http_range, &connector_send, NULL};
@@ -144,11 +144,12 @@ static void fill(struct connection *c, const struct protocol *protocol, const st
     flush(c);
 }
 
-/* Serves whatever is ready until `until`; counts latencies when asked. */
+/* Serves whatever is ready until `until`; counts latencies when asked, then until there is one at least. */
 static void serve(int epoll, const struct protocol *protocol, const struct settings *s, double until, int counted) {
     struct epoll_event events[EVENTS_MAX];
-    double last = now();
-    while (now() < until && !(s->operations && latency_count >= s->operations)) {
+    double last = now(), limit = until + ANSWER_SECONDS_MAX;
+    while ((now() < until || (counted && !latency_count && now() < limit)) &&
+           !(s->operations && latency_count >= s->operations)) {
         int count = epoll_wait(epoll, events, EVENTS_MAX, 100);
         if (count > 0) last = now();
         if (now() - last > ANSWER_SECONDS_MAX) fail("no answer for %d seconds", ANSWER_SECONDS_MAX);

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from journal.gateway.client.client import ClientSettings, open_volume
-from journal.owner.journal import Journal, open_journal
+from journal.owner.opening import open_journal
 from journal.takeover.volume_creation import create_volume
 from sos_client.net.plain_stream import PlainStream
 from tests.contracts.file_protocol_contract import FileProtocolContract
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from journal.owner.journal import Journal
     from journal.volume import ServedVolume, Volume
 
 _numbers = itertools.count(1)

@@ -15,7 +15,7 @@ from journal.errors import JournalCode, JournalError, RefusedByVolumeError
 from journal.image.image import PINS_MAX
 from journal.kept_past import Retention
 from journal.owner.housekeeping import Housekeeping
-from journal.owner.journal import open_journal
+from journal.owner.opening import open_journal
 from journal.records.moments import AtLsn, AtTime
 from journal.records.record import Lsn
 from journal.records.settings import JournalSettings

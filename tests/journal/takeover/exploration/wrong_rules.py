@@ -15,7 +15,7 @@ import pytest
 from journal.owner import replica_progress
 from journal.records import chain_rules, membership
 from journal.records.chain_rules import END, Sight, chain_of, next_record
-from journal.takeover import takeover
+from journal.takeover import rules, takeover
 from journal.takeover.messages import Gone, Told
 from journal.takeover.takeover import Phase
 from tests.journal.takeover.exploration import servers
@@ -157,7 +157,7 @@ def _every_append_is_let_in(server: Server, member: Member, epoch: int, holder: 
     return servers.is_itself(server, member)
 
 
-EVERYWHERE = (membership, takeover, replica_progress)
+EVERYWHERE = (membership, rules, takeover, replica_progress)
 
 
 def _in_all(name: str, replacement: object) -> tuple[Patch, ...]:
@@ -179,7 +179,7 @@ WRONG_RULES = (
     ),
     WrongRule(
         rule="the chain with the highest epoch is chosen", mistake="choose the lowest one", scenario="abandoned tail",
-        patches=((chain_rules, "newest", _oldest), (takeover, "newest", _oldest)),
+        patches=tuple((module, "newest", _oldest) for module in (chain_rules, rules, takeover)),
     ),
     WrongRule(
         rule="the back-link alone says how much of an older segment counts", mistake="take all that a copy has",
@@ -195,7 +195,7 @@ WRONG_RULES = (
     ),
     WrongRule(
         rule="a damaged header is damage, too", mistake="take a damaged header for one that was never written",
-        scenario="damaged header", patches=((takeover, "unreadable", _ignore_unreadable_headers),),
+        scenario="damaged header", patches=((rules, "unreadable", _ignore_unreadable_headers),),
     ),
     WrongRule(
         rule="a member counts only while it holds the whole retained chain", mistake="count one that is catching up",
@@ -217,7 +217,7 @@ WRONG_RULES = (
     ),
     WrongRule(
         rule="a member with an older claim than it granted is lost", mistake="count a rolled-back member",
-        scenario="rolled-back server", patches=((takeover, "counted", _everybody_counts),),
+        scenario="rolled-back server", patches=((rules, "counted", _everybody_counts),),
     ),
     WrongRule(
         rule="a member with an older claim than it granted is lost", mistake="write a header without grants",
@@ -241,7 +241,7 @@ WRONG_RULES = (
     ),
     WrongRule(
         rule="nobody is fenced before a quorum has answered", mistake="fence whoever answers",
-        scenario="all must acknowledge", patches=((takeover, "may_fence", _fence_at_once),),
+        scenario="all must acknowledge", patches=((rules, "may_fence", _fence_at_once),),
     ),
     WrongRule(
         rule="both configurations are asked until a change is proven", mistake="ask only the new one",
@@ -260,11 +260,11 @@ WRONG_RULES = (
     ),
     WrongRule(
         rule="members of every header known are asked", mistake="ask only the servers of the command line",
-        scenario="replace the only member", patches=((takeover, "members_named", _ask_nobody_else),),
+        scenario="replace the only member", patches=((rules, "members_named", _ask_nobody_else),),
     ),
     WrongRule(
         rule="only members of the configuration get a header", mistake="write it to all that granted",
-        scenario="remove a member", patches=((takeover, "header_targets", _everybody_gets_it),),
+        scenario="remove a member", patches=((rules, "header_targets", _everybody_gets_it),),
     ),
 )  # fmt: skip
 
