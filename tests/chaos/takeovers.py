@@ -44,8 +44,8 @@ SERVICES: Final = 2
 CLIENTS: Final = 6
 EVENTS_A_ROUND: Final = 80  # to judge a round takes as long as some twenty of them
 PAUSE_SECONDS_MAX: Final = 0.5
-CHANGE_SECONDS_MAX: Final = 60.0
-OPEN_SECONDS_MAX: Final = 90.0
+CHANGE_SECONDS_MAX: Final = 600.0
+OPEN_SECONDS_MAX: Final = 900.0
 JUDGE: Final = "judge/was-here"
 EVENTS: Final = {"kill a server": 6, "kill a service": 6, "kill two servers": 1, "stop a service": 1, "replace": 3}
 

@@ -146,7 +146,7 @@ class CutOffVolume(MemoryVolume):
 async def asked(registry: StreamRegistry, stream_id: int) -> int | None:
     told, answer = trio.open_memory_channel[int | None](1)
     registry.hold(stream_id, told.send_nowait)
-    with trio.fail_after(5):
+    with trio.fail_after(300):
         return await answer.receive()
 
 

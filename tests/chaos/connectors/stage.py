@@ -39,7 +39,7 @@ BACKLOG_LINES: Final = 300
 """Of each stream: so much may be on its way, and no more is written before some of it has come out."""
 START_SECONDS_MAX: Final = 900.0
 """A driver has taken three minutes where forty processes wanted two processors."""
-EXECUTOR_SECONDS_MAX: Final = 60.0
+EXECUTOR_SECONDS_MAX: Final = 600.0
 KILLED_AGAIN_SHARE: Final = 0.2
 """Of starts after a kill: so many are killed before they serve. They are not counted as events."""
 DRIVER: Final = "tests.chaos.connectors.drive"
