@@ -137,7 +137,9 @@ async def test_who_gives_up_leaves_the_connection_to_the_others(service: Service
     assert "given up" in service.volume.tree
 
 
-async def test_who_gave_up_counts_until_its_answer_comes(service: Service, nursery: trio.Nursery) -> None:
+async def test_who_gave_up_counts_until_its_answer_comes(
+    service: Service, nursery: trio.Nursery, autojump_clock: Clock
+) -> None:
     """Else those that are given up, and what of them could not be sent, would be without a bound."""
     nursery.start_soon(service.gateway.run)
     async with open_volume(["a"], "payments", dial=Network(a=service).dial) as volume:
@@ -148,16 +150,16 @@ async def test_who_gave_up_counts_until_its_answer_comes(service: Service, nurse
             async with trio.open_nursery() as asking:
                 for number in range(IN_PROGRESS_MAX - 50):
                     asking.start_soon(_put, volume, f"{round_number}-{number}")
-                await trio.testing.wait_all_tasks_blocked(0.01)
+                await trio.sleep(0.1)
                 asking.cancel_scope.cancel()
         service.volume.before_answer = trio.lowlevel.checkpoint
         gate.set()
         assert await _put(volume, "after") == 1
-        await trio.testing.wait_all_tasks_blocked(0.01)
+        await trio.sleep(0.1)
     assert len(service.volume.tree) == len(["", "before", "after"]) + IN_PROGRESS_MAX
 
 
-async def test_what_is_given_up_before_it_has_left_is_never_sent(service: Service) -> None:
+async def test_what_is_given_up_before_it_has_left_is_never_sent(service: Service, autojump_clock: Clock) -> None:
     network, choked = Network(a=service), []
 
     def cut(stream: trio.abc.Stream) -> trio.abc.Stream:
@@ -170,7 +172,7 @@ async def test_what_is_given_up_before_it_has_left_is_never_sent(service: Servic
         taking = choked[0].taking = trio.Event()
         async with trio.open_nursery() as asking:
             asking.start_soon(_put, volume, "on its way")
-            await trio.testing.wait_all_tasks_blocked(0.01)
+            await trio.sleep(0.1)
             with trio.move_on_after(0.05):
                 await _put(volume, "given up")
             taking.set()
