@@ -22,6 +22,7 @@ from journal.gateway.client.service_pool import Addresses, ServicePool, hello
 from journal.gateway.wire import limits
 from journal.gateway.wire import messages as m
 from journal.gateway.wire.answer_checks import check_epoch
+from journal.records.shards import parse_shard
 from journal.volume import (
     PAGE_ENTRIES_MAX,
     PUT_BYTES_MAX,
@@ -124,6 +125,7 @@ class RemoteVolume:
         self.operations = operations or OperationIds(settings.chance)
         self._pool = pool
         self._settings = settings
+        self._shard = self.name if parse_shard(self.name) is not None else ""
 
     def new_operation(self) -> OperationId:
         """An id for the next change. Use it again only to repeat exactly that change."""
@@ -308,7 +310,7 @@ class RemoteVolume:
         *,
         changes: bool,
     ) -> A:
-        persistence = RetryState(self._pool.addresses, self._settings.retry, changes=changes)
+        persistence = RetryState(self._pool.addresses, self._settings.retry, changes=changes, shard=self._shard)
         with trio.move_on_after(self._settings.seconds):
             while True:
                 try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 from journal.errors import JournalCode, JournalError
 from journal.gateway.client.client import ClientSettings, RemoteVolume, open_volume
@@ -21,38 +21,31 @@ if TYPE_CHECKING:
 WholeVolume: TypeAlias = "RemoteVolume | ShardedVolume"
 
 
+class WayToServices(TypedDict, total=False):
+    """What `open_volume` may be told of how to reach services; its defaults are these, too."""
+
+    token: bytes | None
+    tls: ssl.SSLContext | None
+    insecure: bool
+    client_name: str
+    dial: Dial | None
+
+
 @asynccontextmanager
 async def open_whole_volume(
-    addresses: Sequence[str],
-    volume: str,
-    *,
-    token: bytes | None = None,
-    tls: ssl.SSLContext | None = None,
-    insecure: bool = False,
-    client_name: str = "python",
-    dial: Dial | None = None,
-    settings: ClientSettings | None = None,
+    addresses: Sequence[str], volume: str, *, settings: ClientSettings | None = None, **way: Unpack[WayToServices]
 ) -> AsyncIterator[WholeVolume]:
     """As `open_volume`, but it asks a service at once: one that has a shard says how many there are.
 
-    The shards are looked for at all the addresses. UNAVAILABLE, VOLUME_NOT_FOUND and what greetings are refused with.
+    The shards are looked for at all the addresses, and where a service of one says that another is. UNAVAILABLE,
+    VOLUME_NOT_FOUND and what greetings are refused with.
     """
     settings = settings or ClientSettings()
     operations = OperationIds(settings.chance)
     async with AsyncExitStack() as stack:
 
         async def opened(name: str) -> RemoteVolume:
-            opening = open_volume(
-                addresses,
-                name,
-                token=token,
-                tls=tls,
-                insecure=insecure,
-                client_name=client_name,
-                dial=dial,
-                settings=settings,
-                operations=operations,
-            )
+            opening = open_volume(addresses, name, settings=settings, operations=operations, **way)
             return await stack.enter_async_context(opening)
 
         whole = await opened(volume)

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from journal.errors import ConversationError, JournalCode, JournalError, UnavailableError, refused
+from journal.errors import (
+    ConversationError,
+    DamagedJournalError,
+    JournalCode,
+    JournalError,
+    UnavailableError,
+    journal_error,
+    refused,
+)
 from sos_client.wire.errors import MisuseError, SosError
 from sos_client.wire.strangers import WrongPortError
 
@@ -33,7 +41,9 @@ AGAIN: Final = frozenset(
 class RetryState:
     """The failures of one operation so far. `changes`: it is not a read, so what became of it matters."""
 
-    def __init__(self, addresses: Addresses, policy: RetryPolicy, *, changes: bool) -> None:
+    def __init__(self, addresses: Addresses, policy: RetryPolicy, *, changes: bool, shard: str = "") -> None:
+        """`shard`: named in what is wrong with the journal, since its user has named the whole volume."""
+        self._who = f"{shard}: " if shard else ""
         self._addresses = addresses
         self._policy = policy
         self._changes = changes
@@ -77,9 +87,9 @@ class RetryState:
         if self._changes and (self._maybe_done or self._unanswered):
             return UnavailableError(
                 JournalCode.OUTCOME_UNKNOWN,
-                f"no answer within {seconds:g} s: the change may have been made or not; {why}",
+                f"{self._who}no answer within {seconds:g} s: the change may have been made or not; {why}",
             )
-        return UnavailableError(JournalCode.UNAVAILABLE, f"no answer within {seconds:g} s; {why}")
+        return UnavailableError(JournalCode.UNAVAILABLE, f"{self._who}no answer within {seconds:g} s; {why}")
 
     def _after_refusal(self, error: JournalError) -> None:
         if error.code is JournalCode.VOLUME_NOT_FOUND:
@@ -97,7 +107,9 @@ class RetryState:
             self._addresses.turn_from(self._address)
         elif self._maybe_done and isinstance(error, ConversationError):
             raise UnavailableError(
-                JournalCode.OUTCOME_UNKNOWN, f"the change may have been made or not, and now: {error}"
+                JournalCode.OUTCOME_UNKNOWN, f"{self._who}the change may have been made or not, and now: {error}"
             ) from error
+        elif self._who and isinstance(error, UnavailableError | DamagedJournalError) and self._who not in error.message:
+            raise journal_error(error.code, f"{self._who}{error.message}", error.fields) from error
         else:
             raise error

@@ -176,16 +176,28 @@ class ShardedVolume:
         if is_in_partition(path):
             return await self._at(path).delete(path, recursive=recursive, operation=operation, claim=claim)
         there = await self._found(self._home, path)
+        if there is None and recursive:
+            return await self._delete_left(path, claim)
         if there is not None and there.is_directory:
             self._made.clear()
             if recursive:
-                await self._mark(path)
-                await self._in_others(
-                    lambda volume: volume.delete(path, recursive=True, operation=self.new_operation(), claim=claim)
-                )
+                await self._delete_in_others(path, claim)
             elif has_partitions_of_all(path) and (await self.list(path, limit=1)).entries:
                 raise refused(JournalCode.NOT_EMPTY, f"{path} is not empty", path=path)
         return await self._home.delete(path, recursive=recursive, operation=operation, claim=claim)
+
+    async def _delete_in_others(self, path: str, claim: PathClaim | None) -> None:
+        await self._mark(path)
+        await self._in_others(
+            lambda volume: volume.delete(path, recursive=True, operation=self.new_operation(), claim=claim)
+        )
+
+    async def _delete_left(self, path: str, claim: PathClaim | None) -> bool:
+        """What HOME does not have, and so nobody sees, but is in the way: of a rename that was cut short."""
+        left = [volume for volume in self._others if await self._found(volume, path) is not None]
+        if left:
+            await self._delete_in_others(path, claim)
+        return bool(left)
 
     async def rename(
         self, source: str, target: str, *, overwrite: bool, operation: OperationId, claim: PathClaim | None = None
@@ -241,7 +253,7 @@ class ShardedVolume:
             page = await volume.list(path)
             for entry in page.entries:
                 if not entry.is_directory:
-                    raise refused(JournalCode.ALREADY_EXISTS, f"there is something at {entry.path}", path=entry.path)
+                    raise _left_over(volume, entry.path)
                 await self._clear(volume, entry.path, claim)
             more = page.more
         await volume.delete(path, recursive=False, operation=self.new_operation(), claim=claim)
@@ -331,6 +343,12 @@ def _first_of(entries: list[Entry], ends: list[str], limit: int) -> tuple[list[E
     known = min(ends) if ends else None
     shown = sorted((one for one in entries if known is None or one.path <= known), key=lambda one: one.path)
     return shown[:limit], bool(ends) or len(shown) > limit
+
+
+def _left_over(volume: Volume, path: str) -> JournalError:
+    message = f"{volume.name} has something at {path} that no listing shows: a fork, import or rename was cut short "
+    message += "there; `sos-journal rm -r` of the path that was to be made deletes it"
+    return refused(JournalCode.ALREADY_EXISTS, message, path=path)
 
 
 def _leaves_its_shard(source: str, target: str) -> JournalError:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
+from journal.gateway.client.opening import open_whole_volume
+from journal.gateway.client.sharded_volume import ShardedVolume
 from tests.journal.cli.conftest import Cli
 from tests.journal.cli.servers import process
 from tests.journal.cli.shards import BATCHES, NAMES, Shards, files_up_to, place, write
@@ -197,6 +199,24 @@ def test_every_shard_is_repaired(shards: Shards) -> None:
     assert repaired.stdout.count("every copy that answers is whole") == 2
     verified = shards.at_server("verify", "payments", "--json")
     assert [json.loads(line)["volume"] for line in verified.stdout.splitlines()] == NAMES
+
+
+def test_a_fork_that_was_cut_short_does_not_keep_its_name(shards: Shards) -> None:
+    """One shard has its part at the target, HOME has not: nothing is listed, and nothing can be made there."""
+    trio.run(write, shards.services, files_up_to(2))
+
+    async def leave() -> None:
+        async with open_whole_volume(shards.services.split(","), "payments") as volume:
+            assert isinstance(volume, ShardedVolume)
+            for shard in volume.volumes[1:]:
+                await shard.put("q2/state/0/1/1.delta", b"left", overwrite=False, operation=volume.new_operation())
+
+    trio.run(leave)
+    fork = ["fork", "sos://payments/q", "sos://payments/q2", "--at", "batch:1"]
+    assert "`sos-journal rm -r` of the path that was to be made deletes it" in str(shards.at_both(*fork).exception)
+    assert shards.at_services("rm", "-r", "sos://payments/q2", "--yes").exit_code == 0
+    assert shards.at_both(*fork).exit_code == 0
+    assert "there is nothing at" in str(shards.at_services("rm", "-r", "sos://payments/q3", "--yes").exception)
 
 
 def test_a_volume_is_dropped_with_all_its_shards(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 import trio
 
-from journal.errors import JournalCode, JournalError
+from journal.errors import JournalCode, JournalError, journal_error
+from journal.gateway.client.client import ClientSettings
 from journal.gateway.client.opening import open_whole_volume
 from journal.gateway.client.sharded_volume import ShardedVolume
 from journal.records.shards import moves_within_shards, shard_of, shards_of
+from journal.volume import PathClaim
 from tests.contracts.file_protocol_contract import FileProtocolContract
 from tests.contracts.volume_histories import NEW, OLD, Change, ModelContract, content, operation
 from tests.contracts.volume_requests import code_of, exists, put, stream
@@ -33,7 +35,7 @@ class ShardsInMemory(MemoryVolumes):
         try:
             return super().owned(name)
         except JournalError as error:
-            error.fields |= {"shards": len(self.here)} if name == "payments" else {}
+            error.fields |= {"shards": len(SHARDS)} if name == "payments" else {}
             raise
 
 
@@ -137,6 +139,73 @@ async def test_a_rename_that_home_refuses_leaves_all_where_it_was(volume: Sharde
     renaming = volume.rename("q", "file/q", overwrite=False, operation=operation())
     assert await code_of(renaming) is JournalCode.NOT_DIRECTORY
     assert [await exists(volume, path) for path in PARTITION_PATHS] == [True] * 6
+
+
+@pytest.mark.parametrize("code", [JournalCode.NO_SPACE, JournalCode.DAMAGED, JournalCode.LOST])
+async def test_what_is_wrong_with_a_shard_names_it_and_hurts_no_other(
+    volume: ShardedVolume, shards: list[MemoryVolume], code: JournalCode
+) -> None:
+    async def broken() -> None:
+        await trio.lowlevel.checkpoint()
+        raise journal_error(code, "the disk is not what it should be")
+
+    shards[1].before_answer = broken
+    putting = volume.put("q/state/0/1/1.delta", b"", overwrite=True, operation=operation())
+    with pytest.raises(JournalError, match=r"^payments.shard-1-of-3: the disk is not what it should be$") as caught:
+        await putting
+    assert caught.value.code is code
+    for path in ("q/state/0/0/1.delta", "q/state/0/2/1.delta", "q/offsets/0"):
+        await put(volume, path)
+
+
+async def test_a_shard_that_is_away_is_named_within_a_bounded_time(
+    shards: list[MemoryVolume], nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Its own service does not answer; the others' say that it is none of theirs."""
+    gateways = [gateway_over(ShardsInMemory(shard)) for shard in shards]
+
+    async def dial(address: str) -> trio.abc.Stream:
+        if address == "1":
+            raise OSError("connection refused")
+        here, there = trio.testing.memory_stream_pair()
+        nursery.start_soon(lambda: gateways[int(address)].talk(there, peer=address))
+        return here
+
+    settings = ClientSettings(seconds=20)
+    async with open_whole_volume(["0", "1", "2"], "payments", dial=dial, settings=settings) as volume:
+        began = trio.current_time()
+        for asking in (
+            volume.stat("q/state/0/1/1.delta"),
+            volume.put("q/state/0/1/1.delta", b"", overwrite=True, operation=volume.new_operation()),
+            volume.list("q/state/0"),
+            volume.claims(),
+            volume.delete("q", recursive=True, operation=volume.new_operation()),
+            volume.claim("q", PathClaim(application="app", start_time=1), operation=volume.new_operation()),
+        ):
+            with pytest.raises(JournalError, match=r"payments\.shard-1-of-3: no answer within 20 s"):
+                await asking
+        assert trio.current_time() - began <= 6 * 21
+        await put(volume, "other/state/0/2/1.delta")
+
+
+async def test_what_a_rename_that_was_cut_short_has_left_is_named_and_can_be_deleted(
+    volume: ShardedVolume, shards: list[MemoryVolume]
+) -> None:
+    """Another rename to the same path, as of a fork that is done again: HOME has nothing there, one shard has."""
+    for path in PARTITION_PATHS:
+        await put(volume, path)
+    await put(volume, "left/state/0/1/1.delta")
+    await volume.volumes[1].rename("left", "q2", overwrite=False, operation=operation())
+    renaming = volume.rename("q", "q2", overwrite=False, operation=operation())
+    with pytest.raises(JournalError, match=r"payments.shard-1-of-3 has something at q2/.* `sos-journal rm -r`"):
+        await renaming
+    assert [await exists(volume, path) for path in PARTITION_PATHS] == [True] * 6
+    assert not await volume.delete("q2", recursive=False, operation=operation())
+    assert await volume.delete("q2", recursive=True, operation=operation())
+    assert not any(path.startswith("q2") for shard in shards for path in shard.tree)
+    assert not await volume.delete("q2", recursive=True, operation=operation())
+    await volume.rename("q", "q2", overwrite=False, operation=operation())
+    assert await exists(volume, "q2/state/0/1/1.delta")
 
 
 async def test_a_rename_that_was_cut_short_is_made_again(volume: ShardedVolume) -> None:

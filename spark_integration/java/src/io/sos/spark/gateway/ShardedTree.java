@@ -190,7 +190,10 @@ final class ShardedTree implements VolumeTree {
     private static void clear(VolumeClient shard, String path, PathClaim claim) throws IOException {
         for (FileEntry entry : shard.list(path)) {
             if (!entry.isDirectory()) {
-                throw RefusedException.of(ServiceCode.ALREADY_EXISTS, "there is something at " + entry.path());
+                throw RefusedException.of(
+                        ServiceCode.ALREADY_EXISTS,
+                        "a shard has something at " + entry.path() + " that no listing shows: a fork, import or rename"
+                                + " was cut short there; `sos-journal rm -r` of the path that was to be made deletes it");
             }
             clear(shard, entry.path(), claim);
         }
