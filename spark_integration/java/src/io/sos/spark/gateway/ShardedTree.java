@@ -193,7 +193,7 @@ final class ShardedTree implements VolumeTree {
                 throw RefusedException.of(
                         ServiceCode.ALREADY_EXISTS,
                         "a shard has something at " + entry.path() + " that no listing shows: a fork, import or rename"
-                                + " was cut short there; `sos-journal rm -r` of the path that was to be made deletes it");
+                                + " was cut short there; `sos-journal rm -r` of what was to be made deletes it");
             }
             clear(shard, entry.path(), claim);
         }
