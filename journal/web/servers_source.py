@@ -6,12 +6,12 @@ shards' values become one, shards_as_one.py says.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from journal.errors import JournalCode, UnavailableError
 from journal.records.moments import Now
 from journal.records.shards import HOME
 from journal.shards.whole_reader import WholeReader, settle
@@ -19,6 +19,7 @@ from journal.web.outlook import outlook, unknown
 from journal.web.servers_watch import LOOK_SECONDS_MAX, now_ms
 from journal.web.shards_as_one import live_of, members_of
 from journal.web.volume_details import VolumeDetails
+from sos_client.nurseries import together
 from sos_client.web.sampling import Since
 
 if TYPE_CHECKING:
@@ -88,15 +89,30 @@ class ServersSource:
             assert self._home.reader is not None, "there is an image only after a reader"
             return self._home.image, self._view_of(self._home.reader, self._home.image)
         if self._joined is None or trio.current_time() - self._joined[0] >= WHOLE_SECONDS:
-            async with AsyncExitStack() as stack:
-                readers = []
-                for watch in self._watches:  # HOME first: what that refers to, the others then have
-                    readers.append(await stack.enter_async_context(watch.opened()))
-                    await settle(readers[-1])
-                reader = WholeReader(self._shards, readers)
+            with trio.move_on_after(LOOK_SECONDS_MAX) as looking:
+                reader = await self._whole_reader()
                 image = await reader.image(Now())
-            self._joined = trio.current_time(), image, self._view_of(reader, image)
+                self._joined = trio.current_time(), image, self._view_of(reader, image)
+            if looking.cancelled_caught:
+                message = f"the shards of {self.volume} could not be read within {LOOK_SECONDS_MAX:g} s"
+                raise UnavailableError(JournalCode.UNAVAILABLE, message)
+        assert self._joined is not None
         return self._joined[1:]
+
+    async def _whole_reader(self) -> WholeReader:
+        """HOME first: what that refers to, the others then have."""
+        readers: dict[str, VolumeReader] = {}
+
+        async def read(watch: ServersWatch) -> None:
+            async with watch.opened() as reader:
+                await settle(reader)
+                readers[watch.volume] = reader
+
+        await read(self._home)
+        async with together() as nursery:
+            for watch in self._watches[HOME + 1 :]:
+                nursery.start_soon(read, watch)
+        return WholeReader(self._shards, [readers[shard.name] for shard in self._shards])
 
     def reader(self) -> AbstractAsyncContextManager[VolumeReader]:
         """HOME's, which has all batches and claims."""
