@@ -34,8 +34,9 @@ check-sparks: setup  ## a smoke test on every other line of Spark that the READM
 bench: setup  ## measure against Redis, etcd, NATS, PostgreSQL, nginx (ARGS=--quick)
 	$(PYTHON) -m tests.benchmarks $(ARGS)
 
-charts: setup  ## docs/performance.md and its charts, from what bench measured
+charts: setup  ## docs/performance.md, its charts, and docs/scale.md, from what bench measured
 	$(PYTHON) -m tests.benchmarks.charts $(ARGS)
+	$(PYTHON) -m tests.benchmarks.scale $(filter --check,$(ARGS))
 
 chaos: setup  ## kill every part of running queries, then from producers to sinks (ARGS="--minutes 15 --seed 1")
 	$(PYTHON) -m tests.chaos $(ARGS)

@@ -53,6 +53,7 @@ CONTENTS = {
         "docs/effectively-once.md",
         "docs/chaos.md",
         "docs/performance.md",
+        "docs/scale.md",
         "docs/decisions",
         "CHANGELOG.md",
         "CONTRIBUTING.md",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_MANAGER: Final = "default"
 FILE_SYSTEM_MANAGER: Final = "file-system"
 SOS_MANAGER: Final = "sos"
-SECONDS_MAX: Final = 240.0
+SECONDS_MAX: Final = 600.0
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 STATE_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 FILE_SYSTEM_CLASS: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
