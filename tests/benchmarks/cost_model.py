@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 RECORD_BYTES: Final = 256
 """Of a record beside its file's bytes: header, chain value, path, stamp. A test compares it with records."""
+PUTS_PER_FILE: Final = 2
+"""Spark 4.1 puts a file of checksums beside each checkpoint file, unless told not to."""
+APPEND_BYTES: Final = 4096
+"""As it was measured; longer appends cost as much as several."""
+CHECKSUM_BYTES: Final = 128
+"""Of such a file, at most."""
 BUSY_MAX: Final = 0.7
 """Of a service's core. Beyond it a burst waits for the burst before."""
 BATCHES_KEPT: Final = 100
@@ -68,7 +74,7 @@ class Coefficients:
     read_bytes_per_second: float
     """By one core of a service and its server, of what the service has no copy of."""
     calls_per_file: float
-    """Requests to the service for each state file of a batch: one that writes it, and questions."""
+    """Requests to the service for each state file of a batch: those that write it, and questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +128,10 @@ def put_seconds(file_bytes: float, members: int, found: Coefficients) -> float:
 
 
 def file_seconds(load: Workload, found: Coefficients) -> float:
-    """Of a service's core, for a state file: its put, and questions, which cost at most what an empty put does."""
-    questions = max(0.0, found.calls_per_file - 1) * found.put_by_bytes.fixed
-    return put_seconds(load.file_bytes, load.members, found) + questions
+    """Of a service's core, for a state file: its put, that of its checksums, and questions, at most as an empty put."""
+    questions = max(0.0, found.calls_per_file - PUTS_PER_FILE) * found.put_by_bytes.fixed
+    puts = put_seconds(load.file_bytes, load.members, found) + put_seconds(CHECKSUM_BYTES, load.members, found)
+    return puts + questions
 
 
 def cost(load: Workload, found: Coefficients) -> Cost:
@@ -132,14 +139,16 @@ def cost(load: Workload, found: Coefficients) -> Cost:
     batches_per_second = load.batches_per_minute / 60
     driver = DRIVER_CALLS * put_seconds(0, load.members, found)
     service_cores = (load.files * each + driver) * batches_per_second
-    writes = (load.files + DRIVER_CALLS) * batches_per_second
-    stored = (load.file_bytes + RECORD_BYTES) * load.files * batches_per_second
+    writes = (load.files * PUTS_PER_FILE + DRIVER_CALLS) * batches_per_second
+    beside = writes - load.files * batches_per_second  # small ones: one append each
+    appends = load.files * batches_per_second * max(1.0, load.file_bytes / APPEND_BYTES) + beside
+    stored = (load.file_bytes + CHECKSUM_BYTES + PUTS_PER_FILE * RECORD_BYTES) * load.files * batches_per_second
     in_turn = math.ceil(load.partitions / load.cores) * load.stores * found.alone_by_members.at(load.members)
-    files = load.files * BATCHES_KEPT + 2 * BATCHES_KEPT
+    files = (load.files + 2) * PUTS_PER_FILE * BATCHES_KEPT
     return Cost(
         service_cores=service_cores,
         shards_needed=max(1, math.ceil(service_cores / BUSY_MAX)),
-        server_cores=writes * found.append_seconds * max(1.0, load.file_bytes / 4096),
+        server_cores=appends * found.append_seconds,
         stored_bytes_per_second=stored,
         network_bytes_per_second=stored * (1 + load.members),
         syncs_per_second_max=writes,

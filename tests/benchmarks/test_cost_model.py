@@ -38,6 +38,8 @@ FOUND = Coefficients(
     read_bytes_per_second=500e6,
     calls_per_file=3.0,
 )
+EACH = 66e-6 + 56.128e-6 + 40e-6
+"""A put of 10,000 B on three members, one of 128 B, and a question."""
 JOIN = Workload(name="join", partitions=200, stores=4, batches_per_minute=6, file_bytes=10_000, cores=20)
 
 
@@ -70,25 +72,25 @@ def test_a_record_takes_as_much_as_is_said() -> None:
 
 def test_a_join_by_hand() -> None:
     needs = cost(JOIN, FOUND)
-    writes = 800 + DRIVER_CALLS
+    writes = 1600 + DRIVER_CALLS
     assert put_seconds(10_000, 3, FOUND) == pytest.approx(66e-6)
-    assert file_seconds(JOIN, FOUND) == pytest.approx(66e-6 + 2 * 40e-6)
-    assert needs.service_cores == pytest.approx((800 * 146e-6 + DRIVER_CALLS * 56e-6) / 10)
+    assert file_seconds(JOIN, FOUND) == pytest.approx(EACH)
+    assert needs.service_cores == pytest.approx((800 * EACH + DRIVER_CALLS * 56e-6) / 10)
     assert needs.shards_needed == 1
-    assert needs.stored_bytes_per_second == pytest.approx(800 * (10_000 + RECORD_BYTES) / 10)
+    assert needs.stored_bytes_per_second == pytest.approx(800 * (10_000 + 128 + 2 * RECORD_BYTES) / 10)
     assert needs.network_bytes_per_second == pytest.approx(4 * needs.stored_bytes_per_second)
     assert needs.syncs_per_second_max == pytest.approx(writes / 10)
-    assert needs.server_cores == pytest.approx(writes / 10 * 6e-6 * 10_000 / 4096)
-    assert needs.files == 802 * BATCHES_KEPT
-    assert needs.memory_bytes == pytest.approx(100e6 + 802 * BATCHES_KEPT * 1000)
+    assert needs.server_cores == pytest.approx((800 * 10_000 / 4096 + 800 + DRIVER_CALLS) / 10 * 6e-6)
+    assert needs.files == 1604 * BATCHES_KEPT
+    assert needs.memory_bytes == pytest.approx(100e6 + 1604 * BATCHES_KEPT * 1000)
 
 
 def test_a_batch_waits_for_its_tasks_or_for_the_service() -> None:
     in_turn = 10 * 4 * 0.7e-3
-    assert cost(JOIN, FOUND).write_seconds == pytest.approx(max(800 * 146e-6, in_turn))
+    assert cost(JOIN, FOUND).write_seconds == pytest.approx(max(800 * EACH, in_turn))
     few = replace(JOIN, cores=2)
     assert cost(few, FOUND).write_seconds == pytest.approx(100 * 4 * 0.7e-3)
-    assert cost(replace(JOIN, shards=8, cores=800), FOUND).write_seconds == pytest.approx(800 * 146e-6 / 8)
+    assert cost(replace(JOIN, shards=8, cores=800), FOUND).write_seconds == pytest.approx(800 * EACH / 8)
 
 
 def test_shards_carry_what_one_core_does_not() -> None:
