@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOOPBACK: Final = "127.0.0.1"
+_TREE_MAX: Final = "512M"
+"""For a million files of state: a join over 200 partitions has 160,000 (docs/scale.md). Only this run's driver and
+executors have the token, so the service need not be as careful as one that strangers share."""
 _STOP_SECONDS_MAX: Final = 30.0
 _PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
 """Between attempts to start a companion again: what the one before it left must end first."""
@@ -253,7 +256,7 @@ def _service_names(wanted: Wanted) -> list[str]:
 def _journal(wanted: Wanted, servers: Sequence[str], number: int, shared: Sequence[str]) -> list[str]:
     """The command of the journal service, or of a shard's, but for certificates."""
     command = [*_python("journal"), "serve", "--volume", wanted.volume, "--listen", "{listen}", *shared]
-    command += ["--directory", str(wanted.directory / "journal")]
+    command += ["--directory", str(wanted.directory / "journal"), "--tree-bytes-max", _TREE_MAX]
     for server in servers:
         command += ["--server", server]
     if wanted.shards is not None:

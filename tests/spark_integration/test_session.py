@@ -11,6 +11,7 @@ import pytest
 from cryptography import x509
 from pyspark.sql import SparkSession
 
+from sos_client.command.parameters import Size
 from sos_client.serving.access import AccessRules
 from spark_integration import SessionError, session, with_sos_checkpoints
 from spark_integration.beside_driver import Wanted, programs
@@ -155,6 +156,12 @@ def _wanted(
     )
 
 
+FILES_OF_A_JOIN = 160_400
+"""200 partitions, four stores in each, by docs/scale.md."""
+BYTES_OF_A_FILE = 512
+"""In the tree, as --help of sos-journal serve says."""
+
+
 def test_embedded_starts_a_server_and_a_service_on_loopback(tmp_path: Path) -> None:
     credentials = make_run_credentials(tmp_path, volume="v", certified_host=None)
     server, service, relay = programs(_wanted(tmp_path, servers=()), credentials, tmp_path)
@@ -165,6 +172,9 @@ def test_embedded_starts_a_server_and_a_service_on_loopback(tmp_path: Path) -> N
     assert {each["host"] for each in (server, service, relay)} == {"127.0.0.1"}
     for program in (server, service, relay):
         assert {"--tokens", str(credentials.tokens_file)} <= set(program["command"])
+    tree_bytes = Size().convert(service["command"][service["command"].index("--tree-bytes-max") + 1], None, None)
+    assert tree_bytes > 3 * FILES_OF_A_JOIN * BYTES_OF_A_FILE
+    for program in (server, service, relay):
         assert credentials.token not in str(program)
 
 
