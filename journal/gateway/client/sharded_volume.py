@@ -177,7 +177,8 @@ class ShardedVolume:
             return await self._at(path).delete(path, recursive=recursive, operation=operation, claim=claim)
         there = await self._found(self._home, path)
         if there is None and recursive:
-            return await self._delete_left(path, claim)
+            deleted = await self._home.delete(path, recursive=True, operation=operation, claim=claim)  # if it may
+            return await self._delete_left(path, claim) or deleted
         if there is not None and there.is_directory:
             self._made.clear()
             if recursive:

@@ -179,13 +179,19 @@ async def after_fork(world: World) -> None:
         raise ViolationError("the fork is not whole")
 
 
-SCENARIOS: Final = {
-    "drivers": Scenario(programs=[Driver(1, 2), Driver(2, 2)], check=after_drivers, overlapping=True),
-    "rewind": Scenario(programs=[Driver(1, 3), Rewind(0), Rewind(0), Driver(2, 3)], check=after_rewind, disturbed=1),
-    "delete": Scenario(programs=[Driver(1, 3), delete, delete, Driver(2, 2)], check=after_delete, disturbed=1),
-    "claims": Scenario(
-        programs=[Driver(1, 1), Driver(2, 2), delete, delete, Driver(3, 2)], check=after_claims, disturbed=1
-    ),
-    "moves": Scenario(programs=[Driver(1, 2), move], check=after_move, disturbed=1),
-    "fork": Scenario(programs=[Driver(1, 2), Fork(0), Fork(0)], check=after_fork, disturbed=1),
-}
+def scenarios(deaths: int) -> dict[str, Scenario]:
+    """By name. Whoever puts something in order tries it once more than he may die: until then nobody else begins."""
+    rewinds, deletes, forks = ([one] * (deaths + 1) for one in (Rewind(0), delete, Fork(0)))
+    return {
+        "drivers": Scenario(programs=[Driver(1, 2), Driver(2, 2)], check=after_drivers, overlapping=True),
+        "rewind": Scenario(programs=[Driver(1, 3), *rewinds, Driver(2, 3)], check=after_rewind, disturbed=1),
+        "delete": Scenario(programs=[Driver(1, 3), *deletes, Driver(2, 2)], check=after_delete, disturbed=1),
+        "claims": Scenario(
+            programs=[Driver(1, 1), Driver(2, 2), *deletes, Driver(3, 2)], check=after_claims, disturbed=1
+        ),
+        "moves": Scenario(programs=[Driver(1, 2), move], check=after_move, disturbed=1),
+        "fork": Scenario(programs=[Driver(1, 2), *forks], check=after_fork, disturbed=1),
+    }
+
+
+SCENARIOS: Final = scenarios(deaths=1)
