@@ -10,7 +10,8 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * Reads one state of a file, piece by piece: the first with the request that opens it, so a small file costs one round trip;
- * larger ones when reading goes on, with the next on their way meanwhile. Each piece is an operation of its own, so a restart of the service does not end a read.
+ * larger ones when reading goes on, with the next on their way meanwhile. Each piece is an operation of its own, so a
+ * restart of the service does not end a read.
  */
 final class SosInputStream extends FSInputStream {
     static final int FIRST_PIECE_BYTES = 128 * 1024;
