@@ -270,14 +270,19 @@ class Conversation:
         volume.admit(request.stamp.operation, self._grant.sha256)
 
     async def _open_volume(self, request: m.OpenRequest) -> m.OpenedAnswer:
-        rights = self._rights_on(request.volume)
-        if not rights:
-            raise self._denied(request.volume, "any")
+        self._rights_to_open(request.volume)
         await self._with.volumes.settle(request.volume)
+        rights = self._rights_to_open(request.volume)  # tokens may have been read again meanwhile
         volume = self._with.volumes.owned(request.volume)
         _check_epoch(volume, request.epoch_seen)
         self._volume, self._rights = request.volume, rights
         return m.OpenedAnswer(epoch=volume.epoch, volume=request.volume)
+
+    def _rights_to_open(self, volume: str) -> frozenset[Right]:
+        rights = self._rights_on(volume)
+        if not rights:
+            raise self._denied(volume, "any")
+        return rights
 
     def _rights_on(self, volume: str) -> frozenset[Right]:
         return frozenset(right for right in Right if self._grant.allows(right, volume))
